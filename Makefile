@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# weir: everything is found by folder, so a new file needs no line here. `make help` lists the targets.
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+B        ?= build
+CC       ?= gcc
+CLANG    ?= clang
+BPFTOOL  ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
+PREFIX   ?= /usr/local
+SBINDIR  ?= $(PREFIX)/sbin
+LIBDIR   ?= $(PREFIX)/lib/weir
+MANDIR   ?= $(PREFIX)/share/man
+UNITDIR  ?= /etc/systemd/system
+CONFDIR  ?= /etc/weir
+DESTDIR  ?=
+VERSION  := 0.1.0
+V        ?= 0
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(V),1)
+Q :=
+say =
+else
+Q := @
+say = @printf '  %-8s %s\n' '$(1)' '$(2)';
+MAKEFLAGS += --no-print-directory
+endif
+
+# --- flags -----------------------------------------------------------------------------------
+PKGS      := libbpf libxdp yaml-0.1 jansson libsodium libevent_core sqlite3
+WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+             -Wpointer-arith -Wwrite-strings -Wundef
+CPPFLAGS_ := -Iinclude -I. -I$(B)/include -D_GNU_SOURCE -DWEIR_VERSION='"$(VERSION)"' \
+             -DWEIR_LIBDIR='"$(LIBDIR)"' -DWEIR_CONFDIR='"$(CONFDIR)"' $(shell pkg-config --cflags $(PKGS))
+CFLAGS    ?= -O2 -g
+CFLAGS_   := -std=gnu11 $(WARN) -fno-strict-aliasing -fstack-protector-strong
+LDLIBS_   := $(shell pkg-config --libs $(PKGS))
+# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a build folder of their own
+ifeq ($(SAN),1)
+B        := build/san
+CFLAGS_  += -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=all
+endif
+# Tests may set a default and override it in one initialiser.
+TESTFLAGS := -Itests -Wno-override-init $(if $(findstring clang,$(CC)),-Wno-initializer-overrides)
+BPFFLAGS  := -O2 -g -target bpf -mcpu=v3 -std=gnu11 -Iinclude -Ibpf -Wall -Wextra -Werror -Wshadow \
+             -Wno-unused-parameter -Wno-address-of-packed-member -Wno-compare-distinct-pointer-types \
+             -idirafter /usr/include/$(shell uname -m)-linux-gnu
+
+# --- what there is ---------------------------------------------------------------------------
+USER_SRC   := $(wildcard user/*/*.c)
+USER_OBJ   := $(USER_SRC:%.c=$(B)/%.o)
+LIB_OBJ    := $(wildcard tests/lib/*.c)
+LIB_OBJ    := $(LIB_OBJ:%.c=$(B)/%.o)
+BPF_SRC    := $(wildcard bpf/*.bpf.c)
+BPF_OBJ    := $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)
+TBPF_SRC   := $(wildcard tests/*/*.bpf.c)
+TBPF_OBJ   := $(TBPF_SRC:%.bpf.c=$(B)/%.bpf.o)
+SKEL       := $(BPF_SRC:bpf/%.bpf.c=$(B)/include/%.skel.h) \
+              $(foreach f,$(TBPF_SRC),$(B)/include/$(notdir $(f:.bpf.c=.skel.h)))
+UNIT       := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/t_*.c))
+PACKET     := $(patsubst %.c,$(B)/%,$(wildcard tests/packet/t_*.c))
+NETNS      := $(patsubst %.c,$(B)/%,$(wildcard tests/netns/t_*.c))
+FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
+GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
+BENCH      := $(if $(wildcard tests/bench/bench.c),$(B)/weir-bench)
+TESTS      := $(UNIT) $(PACKET) $(NETNS)
+
+.PHONY: all check check-vm install uninstall demo test bench lint format clean help tests
+all: $(B)/weir $(BPF_OBJ) $(GEN) ## build the agent, the BPF object and the traffic generator
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- compile ---------------------------------------------------------------------------------
+$(B)/%.o: %.c Makefile | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CPPFLAGS_) $(CPPFLAGS) $(CFLAGS_) $(if $(filter tests/%,$<),$(TESTFLAGS)) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/%.bpf.o: %.bpf.c Makefile
+	@mkdir -p $(@D)
+	$(call say,BPF,$<)$(CLANG) $(BPFFLAGS) -MMD -MP -MT $@ -MF $(@:.o=.d) -c $< -o $(@:.o=.tmp.o)
+	$(Q)$(BPFTOOL) gen object $@ $(@:.o=.tmp.o) && rm -f $(@:.o=.tmp.o)
+
+define skel_rule
+$(B)/include/$(notdir $(1:.bpf.c=.skel.h)): $(B)/$(1:.c=.o)
+	@mkdir -p $$(@D)
+	$$(call say,SKEL,$$(@F))$$(BPFTOOL) gen skeleton $$< name $(subst -,_,$(notdir $(1:.bpf.c=))) > $$@
+endef
+$(foreach f,$(BPF_SRC) $(TBPF_SRC),$(eval $(call skel_rule,$(f))))
+
+$(B)/libweir.a: $(USER_OBJ)
+	$(call say,AR,$@)rm -f $@; ar rcs $@ $^
+$(B)/libtest.a: $(LIB_OBJ)
+	$(call say,AR,$@)rm -f $@; ar rcs $@ $^
+$(B)/weir: $(B)/user/main.o $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+$(B)/weir-gen: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/gen/*.c))) $(B)/libtest.a $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+$(B)/weir-bench: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c))) $(B)/libtest.a $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+$(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
+$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c) -o $@ $(LDLIBS_)
+
+tests: all $(TESTS) $(BENCH) ## build every test
+.SECONDARY:
+
+# --- run -------------------------------------------------------------------------------------
+check: tests ## run every test of this machine (needs root for the packet and namespace tests)
+	$(Q)scripts/run-tests $(B)
+check-vm: tests ## the packet and namespace tests on stock Debian kernels in QEMU
+	$(Q)tests/vm/check-vm $(B)
+fuzz: $(FUZZ)
+bench: tests ## what a packet costs: XDP_DROP, peers and weir in one run; writes build/bench.json
+	$(Q)$(B)/weir-bench --json build/bench.json
+demo: all ## scripts/demo
+	$(Q)scripts/demo
+test: ## scripts/test
+	$(Q)scripts/test
+lint: ## format, both compilers' warnings, cppcheck, shellcheck, own rules
+	$(Q)scripts/lint
+format: ## rewrite the C files in the project's format
+	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
+
+# --- install ---------------------------------------------------------------------------------
+install: all ## binary, BPF object, man page, unit file, default configuration (monitor mode)
+	$(Q)DESTDIR='$(DESTDIR)' SBINDIR='$(SBINDIR)' LIBDIR='$(LIBDIR)' MANDIR='$(MANDIR)' UNITDIR='$(UNITDIR)' CONFDIR='$(CONFDIR)' scripts/install $(B)
+uninstall: ## take away what install put in place; configuration and state stay
+	$(Q)DESTDIR='$(DESTDIR)' SBINDIR='$(SBINDIR)' LIBDIR='$(LIBDIR)' MANDIR='$(MANDIR)' UNITDIR='$(UNITDIR)' CONFDIR='$(CONFDIR)' scripts/install --remove
+clean: ## remove build/
+	$(Q)rm -rf build
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The configuration as plain data: what the YAML file says, checked, in base units, with every default filled in.
+ * Made by weir_conf_load() (config/load.c) from the table of settings (config/schema.c); it never touches the
+ * system. The datapath compiles it (datapath/compile.c); nothing else knows YAML.
+ */
+#ifndef WEIR_USER_CONF_H
+#define WEIR_USER_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "user/base/addr.h"
+#include "weir/maps.h"
+#include "weir/policy.h"
+
+enum weir_mode { WEIR_MODE_ENFORCE, WEIR_MODE_MONITOR };
+enum weir_attach { WEIR_ATTACH_LINK, WEIR_ATTACH_CHAIN, WEIR_ATTACH_EXTERNAL };
+enum weir_xdp_mode { WEIR_XDP_AUTO, WEIR_XDP_NATIVE, WEIR_XDP_GENERIC };
+enum weir_log_format { WEIR_LOG_TEXT, WEIR_LOG_JSON };
+enum weir_per { WEIR_PER_SOURCE, WEIR_PER_DESTINATION, WEIR_PER_ALL };
+
+struct weir_port_range {
+	__u16 first, last; /* inclusive, host order */
+};
+
+/* A growable list of prefixes; @line is where the configuration says it (0 elsewhere). */
+struct weir_prefix_list {
+	struct weir_prefix *item;
+	int *line;
+	size_t n;
+};
+
+/* A condition on a set; absent (n == 0) matches everything. @negate: matches what is not in it. */
+struct weir_port_set {
+	struct weir_port_range *item;
+	size_t n;
+	bool negate;
+};
+struct weir_net_set {
+	struct weir_prefix *item;
+	size_t n;
+	bool negate;
+};
+
+struct weir_conf_match {
+	bool protocol[256];          /* all false = any */
+	bool any_protocol;
+	__u8 tcp_flags_set;          /* must all be set; FIN 1 SYN 2 RST 4 PSH 8 ACK 16 URG 32 ECE 64 CWR 128 */
+	__u8 tcp_flags_clear;        /* must all be clear */
+	bool has_tcp_flags;
+	struct weir_port_set source_port;
+	struct weir_port_set destination_port;
+	struct weir_port_set vlan;   /* ids 1..4094; 0 = untagged */
+	struct weir_net_set source;
+	struct weir_net_set destination;
+	int fragment;                /* -1 any, 0 only whole datagrams, 1 only fragments */
+};
+
+struct weir_conf_limit {
+	char name[WEIR_NAME_MAX];
+	struct weir_conf_match match;
+	enum weir_per per;
+	__u8 ipv4_prefix;            /* 32 */
+	__u8 ipv6_prefix;            /* 64 */
+	enum weir_algorithm algorithm;
+	bool bytes;                  /* counts frame bytes, not packets */
+	/* token bucket: @rate tokens every @rate_per_ns. 20000/s = 20000, 10^9; 200 Mbit/s = 25000000, 10^9; 3/h = 3,
+	 * 3600 * 10^9 */
+	__u64 rate;
+	__u64 rate_per_ns;
+	__u64 burst;                 /* tokens; default one second's worth, at least 1 */
+	__u64 limit;                 /* windows: tokens in one */
+	__u64 window_ns;
+	__u64 block_for_ns;          /* 0 = none */
+	enum weir_mode mode;
+	int line;                    /* where it stands in the file */
+};
+
+struct weir_conf {
+	char *path;                  /* as given; NULL = built-in defaults */
+	int version;
+	char instance[16];
+	char **interfaces;
+	size_t n_interfaces;
+	enum weir_mode mode;
+	enum weir_attach attach;
+	enum weir_xdp_mode xdp_mode;
+	char *bpffs;                 /* where the instance's folder is; /sys/fs/bpf */
+	char *state_dir;
+	char *admin_listen;          /* path of the Unix socket */
+	char *admin_group;           /* NULL = root only */
+	enum weir_log_format log_format;
+	unsigned events_per_second;  /* 0 = off */
+	__u64 packet_sources_bytes;  /* of each family's state table; a power of two */
+	struct weir_prefix_list allow, block, never_block;
+	char **allow_files, **block_files;
+	size_t n_allow_files, n_block_files;
+	struct weir_conf_limit *limits;
+	size_t n_limits;
+};
+
+/* All that is wrong with a file, in the order of its lines. */
+struct weir_conf_problem {
+	int line, column;            /* from 1; 0 = the file as a whole */
+	bool warning;
+	char *text;                  /* what is wrong (what would be right) */
+};
+struct weir_conf_problems {
+	struct weir_conf_problem *item;
+	size_t n, n_errors;
+};
+
+/* Reads and checks @path (NULL: defaults). Returns 0 and *ret (warnings may still be in @problems); -EINVAL if there
+ * are errors, all of them in @problems; another -errno if the file cannot be read (said in @problems too).
+ */
+int weir_conf_load(const char *path, struct weir_conf **ret, struct weir_conf_problems *problems);
+/* The same from memory; @name is printed where a path would be. */
+int weir_conf_parse(const char *name, const char *text, size_t n, struct weir_conf **ret,
+		    struct weir_conf_problems *problems);
+void weir_conf_free(struct weir_conf *c);
+void weir_conf_problems_done(struct weir_conf_problems *p);
+/* "weir: FILE:LINE:COLUMN: text", a line each. */
+void weir_conf_problems_print(const struct weir_conf_problems *p, const char *name, FILE *f);
+
+/* Reads a list file: one address or prefix a line, '#' and ';' comments, blank lines. Appends to @list. On a bad line
+ * fills @problems (all bad lines, at most 20) and returns -EINVAL; nothing is appended then.
+ */
+int weir_conf_list_file(const char *path, struct weir_prefix_list *list, struct weir_conf_problems *problems);
+int weir_prefix_list_add(struct weir_prefix_list *list, const struct weir_prefix *p, int line);
+void weir_prefix_list_done(struct weir_prefix_list *list);
+
+/* Sets one limit's KEY=VALUE as the file would ("rate=500/s"), checked the same way. For `weir limit set`. */
+struct weir_error;
+int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, const char *value,
+			struct weir_error *e);
+
+/* What a configuration means, in words (`weir check`). */
+void weir_conf_explain(const struct weir_conf *c, FILE *f);
+/* The table of settings as --help text, as mdoc for the man page, and as the commented default file. */
+void weir_conf_print_settings(FILE *f);
+void weir_conf_print_mdoc(FILE *f);
+void weir_conf_print_default(FILE *f);
+
+#endif
