@@ -12,9 +12,11 @@ struct weir_error {
 };
 
 /* Formats into @e (may be NULL) and returns @r, so that `return weir_error_set(e, -EINVAL, "...")` reads well. */
-int weir_error_set(struct weir_error *e, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int weir_error_set(struct weir_error *e, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Puts "PREFIX: " before what @e says; returns @r. */
-int weir_error_prefix(struct weir_error *e, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int weir_error_prefix(struct weir_error *e, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 #endif
