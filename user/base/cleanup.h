@@ -19,8 +19,8 @@
 
 #define TAKE_PTR(p)                                                                                \
 	({                                                                                         \
-		__auto_type *_p = &(p);                                                            \
-		__auto_type _taken = *_p;                                                          \
+		__typeof__(p) *_p = &(p);                                                          \
+		__typeof__(p) _taken = *_p;                                                        \
 		*_p = NULL;                                                                        \
 		_taken;                                                                            \
 	})
