@@ -8,7 +8,9 @@ MAKEFLAGS += --no-builtin-rules
 B        ?= build
 CC       ?= gcc
 CLANG    ?= clang
-BPFTOOL  ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
+ifndef BPFTOOL
+BPFTOOL  := $(or $(shell scripts/find-bpftool),bpftool)
+endif
 PREFIX   ?= /usr/local
 SBINDIR  ?= $(PREFIX)/sbin
 LIBDIR   ?= $(PREFIX)/lib/weir
@@ -20,6 +22,10 @@ VERSION  := 0.1.0
 V        ?= 0
 ifeq ($(origin CC),default)
 CC := gcc
+endif
+# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a build folder of their own
+ifeq ($(SAN),1)
+B := build/san
 endif
 ifeq ($(V),1)
 Q :=
@@ -39,9 +45,7 @@ CPPFLAGS_ := -Iinclude -I. -I$(B)/include -D_GNU_SOURCE -DWEIR_VERSION='"$(VERSI
 CFLAGS    ?= -O2 -g
 CFLAGS_   := -std=gnu11 $(WARN) -fno-strict-aliasing -fstack-protector-strong
 LDLIBS_   := $(shell pkg-config --libs $(PKGS))
-# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a build folder of their own
 ifeq ($(SAN),1)
-B        := build/san
 CFLAGS_  += -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=all
 endif
 # Tests may set a default and override it in one initialiser.
@@ -109,6 +113,12 @@ $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile | $(SKEL)
 	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c) -o $@ $(LDLIBS_)
 
 tests: all $(TESTS) $(BENCH) ## build every test
+# For scripts/lint: everything compiled and nothing linked; and the flags, to compile one header alone.
+.PHONY: objects flags
+objects: $(USER_OBJ) $(LIB_OBJ) $(patsubst %.c,$(B)/%.o,$(wildcard user/main.c) $(filter-out %.bpf.c,\
+         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/gen/*.c tests/bench/*.c)))
+flags:
+	@printf '%s\n' "$(subst ",\",$(CPPFLAGS_) $(CFLAGS_) $(TESTFLAGS))" "$(BPFFLAGS)"
 .SECONDARY:
 
 # --- run -------------------------------------------------------------------------------------
