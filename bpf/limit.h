@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Charges a packet to the limits of one group, on the state words of its source. Everything that changes shared state
+ * does so by compare-and-swap with at most three tries.
+ *
+ * Order: limits are charged in the configuration's order, and what one of them drops is charged to none after it. A
+ * monitor limit counts by itself and stops nothing.
+ */
+#ifndef WEIR_BPF_LIMIT_H
+#define WEIR_BPF_LIMIT_H
+
+#include "lists.h"
+#include "maps.h"
+#include "verdict.h"
+#include "weir/algo.h"
+#include "weir/policy.h"
+
+#define WEIR_CAS_TRIES 3
+
+enum { LIMIT_OK, LIMIT_OVER };
+
+/* What charging needs to know of the packet, in one place so that functions stay within their five arguments. */
+struct charge {
+	const struct weir_policy *pol;
+	struct weir_pkt *pkt;
+	struct weir_counters *count;
+	__u64 now_ns;
+	bool shared; /* the words belong to a whole /24 or /48: no penalties there */
+};
+
+/* A word that kept changing: the packet is admitted uncharged, and counted. Dropping could hit a polite source. */
+static __always_inline int contended(const struct charge *k)
+{
+	k->count->contended++;
+	return LIMIT_OK;
+}
+
+static __always_inline __u32 limit_cost(const struct weir_limit *l, const struct weir_pkt *p)
+{
+	return l->flags & WEIR_LIMIT_BYTES ? p->len : 1;
+}
+
+/* The source went over a limit with block_for: from now on all its packets are dropped, for that time. */
+static __always_inline void penalise(const struct charge *k, __u32 *word, __u32 old, __u32 new)
+{
+	if (k->shared)
+		return;
+	if (lists_guarded(k->pol, k->pkt, k->now_ns)) {
+		k->count->guarded++;
+		return;
+	}
+	__sync_val_compare_and_swap(word, old, new); /* if it fails, the next packet over the limit does it */
+}
+
+static __always_inline int charge_bucket(const struct charge *k, const struct weir_limit *l, __u32 *word)
+{
+	__u32 now = weir_ticks(k->now_ns, l->mult, l->shift), old, new, cost;
+	__u64 ticks = (__u64)limit_cost(l, k->pkt) << (l->frac_bits & 31);
+	int i;
+
+	cost = ticks > ~0u ? ~0u : ticks;
+	for (i = 0; i < WEIR_CAS_TRIES; i++) {
+		old = *(volatile __u32 *)word;
+		if (!weir_bucket_take(old, now, cost, l->burst, l->block, &new)) {
+			if (l->block)
+				penalise(k, word, old, weir_bucket_penalise(now, l->burst, l->block));
+			return LIMIT_OVER;
+		}
+		if (__sync_val_compare_and_swap(word, old, new) == old)
+			return LIMIT_OK;
+	}
+	return contended(k);
+}
+
+static __always_inline int charge_fixed32(const struct charge *k, const struct weir_limit *l, __u32 *word)
+{
+	__u32 number = weir_window_number(k->now_ns / l->window_ns, 32 - l->count_bits), old, new;
+	int i;
+
+	for (i = 0; i < WEIR_CAS_TRIES; i++) {
+		old = *(volatile __u32 *)word;
+		if (!weir_fixed_take32(old, number, l->count_bits, limit_cost(l, k->pkt), l->limit, &new))
+			return LIMIT_OVER;
+		if (__sync_val_compare_and_swap(word, old, new) == old)
+			return LIMIT_OK;
+	}
+	return contended(k);
+}
+
+static __always_inline int charge_fixed64(const struct charge *k, const struct weir_limit *l, __u64 *pair)
+{
+	__u32 number = weir_window_number(k->now_ns / l->window_ns, WEIR_FIXED64_NUMBER_BITS);
+	__u64 old, new;
+	int i;
+
+	for (i = 0; i < WEIR_CAS_TRIES; i++) {
+		old = *(volatile __u64 *)pair;
+		if (!weir_fixed_take64(old, number, limit_cost(l, k->pkt), l->limit, &new))
+			return LIMIT_OVER;
+		if (__sync_val_compare_and_swap(pair, old, new) == old)
+			return LIMIT_OK;
+	}
+	return contended(k);
+}
+
+static __always_inline int charge_sliding(const struct charge *k, const struct weir_limit *l, __u64 *pair)
+{
+	__u64 index = k->now_ns / l->window_ns, old, new;
+	__u64 elapsed = (k->now_ns - index * l->window_ns) >> (l->tick_shift & 63);
+	__u32 number = weir_window_number(index, WEIR_SLIDING_NUMBER_BITS);
+	int i;
+
+	for (i = 0; i < WEIR_CAS_TRIES; i++) {
+		old = *(volatile __u64 *)pair;
+		if (!weir_sliding_take(old, number, elapsed, l->window_ns >> (l->tick_shift & 63),
+				       limit_cost(l, k->pkt), l->limit, &new))
+			return LIMIT_OVER;
+		if (__sync_val_compare_and_swap(pair, old, new) == old)
+			return LIMIT_OK;
+	}
+	return contended(k);
+}
+
+/* Index of the limit's first word and of its penalty word, in a slot of @v6. */
+static __always_inline __u32 state_word(const struct weir_limit *l, bool v6)
+{
+	return v6 ? l->word6 : l->word4;
+}
+
+static __always_inline __u32 penalty_word(const struct weir_limit *l, bool v6)
+{
+	return v6 ? l->penalty6 : l->penalty4;
+}
+
+/* Clock of a penalty word. */
+static __always_inline __u32 penalty_now(__u64 now_ns)
+{
+	return now_ns >> 20;
+}
+
+/* One limit on the @n words of a slot. */
+static __always_inline int charge_limit(const struct charge *k, const struct weir_limit *l, __u32 *words, __u32 n,
+					bool v6)
+{
+	__u32 w = state_word(l, v6), q;
+	int r;
+
+	if (w >= n)
+		return LIMIT_OK;
+	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
+		return charge_bucket(k, l, &words[w]);
+	if (!l->window_ns)
+		return LIMIT_OK;
+	if (l->flags & WEIR_LIMIT_PAIR) {
+		if (w + 1 >= n)
+			return LIMIT_OK;
+		r = l->algorithm == WEIR_ALGO_SLIDING_WINDOW ? charge_sliding(k, l, (__u64 *)&words[w]) :
+							       charge_fixed64(k, l, (__u64 *)&words[w]);
+	} else {
+		r = charge_fixed32(k, l, &words[w]);
+	}
+	q = penalty_word(l, v6);
+	if (r == LIMIT_OVER && l->block_ms && q < n)
+		penalise(k, &words[q], *(volatile __u32 *)&words[q],
+			 weir_bucket_penalise(penalty_now(k->now_ns), 0, l->block_ms));
+	return r;
+}
+
+/* Is the source in the block_for time of this limit? */
+static __always_inline bool in_penalty(const struct charge *k, const struct weir_limit *l, const __u32 *words, __u32 n,
+				       bool v6)
+{
+	__u32 w = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? state_word(l, v6) : penalty_word(l, v6);
+
+	if (k->shared || w >= n)
+		return false;
+	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
+		return l->block && weir_bucket_blocked(words[w], weir_ticks(k->now_ns, l->mult, l->shift), l->burst,
+						       l->block);
+	return weir_bucket_blocked(words[w], penalty_now(k->now_ns), 0, l->block_ms);
+}
+
+static __always_inline void count_limit(const struct charge *k, const struct weir_limit *l, int r)
+{
+	struct weir_limit_counts *c = &k->count->limit[l->stat & (WEIR_STATS_MAX - 1)];
+	struct weir_count *n = r == LIMIT_OVER ? &c->over : &c->pass;
+
+	n->packets++;
+	n->bytes += k->pkt->len;
+}
+
+/* All limits of @group that are in @matched, in order, on the words of a source. Returns 0 to go on, or JUDGED(). */
+static __always_inline __u32 judge_words(const struct charge *k, const struct weir_group *group, __u32 matched,
+					 __u32 *words, __u32 n, bool v6)
+{
+	const struct weir_limit *l;
+	__u32 i, id;
+	int r;
+
+	if (group->penalties) {
+		for (i = 0; i < n; i++) {
+			if (i >= group->n)
+				break;
+			id = group->limit[i] & (WEIR_LIMITS_MAX - 1);
+			l = &k->pol->limit[id];
+			if (!(l->flags & WEIR_LIMIT_BLOCK) || !in_penalty(k, l, words, n, v6))
+				continue;
+			count_limit(k, l, LIMIT_OVER);
+			if (!(l->flags & WEIR_LIMIT_MONITOR))
+				return JUDGED(WEIR_DROP_PENALTY, l->stat);
+			matched &= ~(1u << id);
+		}
+	}
+	for (i = 0; i < n; i++) {
+		if (i >= group->n)
+			break;
+		id = group->limit[i] & (WEIR_LIMITS_MAX - 1);
+		if (!(matched >> id & 1))
+			continue;
+		l = &k->pol->limit[id];
+		r = charge_limit(k, l, words, n, v6);
+		count_limit(k, l, r);
+		if (r == LIMIT_OVER && !(l->flags & WEIR_LIMIT_MONITOR))
+			return JUDGED(k->shared ? WEIR_DROP_SHARED : WEIR_DROP_LIMIT, l->stat);
+	}
+	return 0;
+}
+
+#endif

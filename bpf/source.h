@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The per-source state table: finds or claims the slot of a packet's source and judges the limits of one group on it.
+ *
+ * A bucket is one cache line (IPv4) or two (IPv6) of four slots. Rules, each of which the tests check:
+ *  - of several slots with the source's tag, the highest index counts, for everybody;
+ *  - only an idle slot is taken over, by compare-and-swap on its tag; who loses looks again, and never drops;
+ *  - after a claim the bucket is scanned again, so that two CPUs that claimed two slots agree on one;
+ *  - a bucket without idle slot is normal in a flood: the packet is judged on an entry that its /24 or /48 shares.
+ * What remains: a source whose idle slot is taken over between its look-up and its charge charges the newcomer with
+ * that one packet.
+ */
+#ifndef WEIR_BPF_SOURCE_H
+#define WEIR_BPF_SOURCE_H
+
+#include "limit.h"
+#include "maps.h"
+#include "weir/idle.h"
+#include "weir/key.h"
+
+#define CLAIM_TRIES 3
+
+/* Seeds of the bucket hash. Whoever comes first makes them: the agent, or the program itself when `ip link` loaded it. */
+__noinline int seed_make(struct weir_meta *m)
+{
+	if (!m)
+		return 0;
+	for (int i = 0; i < 3; i++) {
+		__u64 s = ((__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32()) | 1;
+
+		__sync_val_compare_and_swap(&m->seed[i], 0, s);
+	}
+	return 0;
+}
+
+static __always_inline struct weir_meta *seeds(void)
+{
+	__u32 zero = 0;
+	struct weir_meta *m = bpf_map_lookup_elem(&meta, &zero);
+
+	if (m && !m->seed[2]) {
+		m->magic = WEIR_MAGIC;
+		m->abi = WEIR_ABI;
+		seed_make(m);
+	}
+	return m;
+}
+
+/* Per word of the group: what makes it busy now (weir/idle.h). */
+static __always_inline void idle_params(const struct weir_policy *pol, const struct weir_group *g, __u64 now_ns, __u32 n,
+					struct weir_idle *ret)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < n; i++)
+		ret[i] = weir_idle_word(&pol->limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)], g->role[i], now_ns);
+}
+
+static __always_inline bool slot_idle(const __u32 *words, const struct weir_idle *idle, __u32 n)
+{
+	bool busy = false;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < n; i++)
+		busy |= weir_idle_busy(&idle[i], words[i]);
+	return !busy;
+}
+
+static __always_inline struct weir_bucket4 *bucket4(const struct weir_policy *pol, __u32 index)
+{
+	__u32 bank = pol->sources_bank;
+	void *inner = bpf_map_lookup_elem(&sources, &bank);
+
+	return inner ? bpf_map_lookup_elem(inner, &index) : NULL;
+}
+
+static __always_inline struct weir_bucket6 *bucket6(const struct weir_policy *pol, __u32 index)
+{
+	__u32 bank = pol->sources_bank;
+	void *inner = bpf_map_lookup_elem(&sources6, &bank);
+
+	return inner ? bpf_map_lookup_elem(inner, &index) : NULL;
+}
+
+static __always_inline int scan4(const struct weir_bucket4 *b, __be32 tag)
+{
+	int i, hit = -1;
+
+#pragma unroll
+	for (i = 0; i < WEIR_WAYS; i++)
+		if (*(volatile __be32 *)&b->slot[i].addr == tag)
+			hit = i;
+	return hit;
+}
+
+static __always_inline int scan6(const struct weir_bucket6 *b, __u64 tag)
+{
+	int i, hit = -1;
+
+#pragma unroll
+	for (i = 0; i < WEIR_WAYS; i++)
+		if (*(volatile __u64 *)&b->slot[i].tag == tag)
+			hit = i;
+	return hit;
+}
+
+/* Index of the slot that now belongs to @tag, or -1: the bucket is full of busy sources. */
+static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const struct weir_idle *idle,
+				  struct weir_counters *count)
+{
+	int i, try, victim, hit;
+	__be32 old;
+
+	for (try = 0; try < CLAIM_TRIES; try++) {
+		victim = -1;
+#pragma unroll
+		for (i = 0; i < WEIR_WAYS; i++)
+			if (!b->slot[i].addr || slot_idle(b->slot[i].word, idle, WEIR_WORDS4))
+				victim = i;
+		if (victim < 0 || victim >= WEIR_WAYS)
+			return -1;
+		old = b->slot[victim].addr;
+		__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
+		if (__sync_val_compare_and_swap(&b->slot[victim].addr, old, tag) == old) {
+			count->claims++;
+			count->takeovers += old != 0;
+			hit = scan4(b, tag);
+			count->duplicate += hit != victim;
+			return hit;
+		}
+		count->claim_lost++;
+		hit = scan4(b, tag); /* perhaps another CPU claimed it for the same source */
+		if (hit >= 0)
+			return hit;
+	}
+	return -1;
+}
+
+static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struct weir_idle *idle,
+				  struct weir_counters *count)
+{
+	int i, try, victim, hit;
+	__u64 old;
+
+	for (try = 0; try < CLAIM_TRIES; try++) {
+		victim = -1;
+#pragma unroll
+		for (i = 0; i < WEIR_WAYS; i++)
+			if (!b->slot[i].tag || slot_idle(b->slot[i].word, idle, WEIR_WORDS6))
+				victim = i;
+		if (victim < 0 || victim >= WEIR_WAYS)
+			return -1;
+		old = b->slot[victim].tag;
+		__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
+		if (__sync_val_compare_and_swap(&b->slot[victim].tag, old, tag) == old) {
+			count->claims++;
+			count->takeovers += old != 0;
+			hit = scan6(b, tag);
+			count->duplicate += hit != victim;
+			return hit;
+		}
+		count->claim_lost++;
+		hit = scan6(b, tag);
+		if (hit >= 0)
+			return hit;
+	}
+	return -1;
+}
+
+/* The entry that all sources of a /24 or /48 share while their bucket is full. */
+static __always_inline __u32 *spill_words(struct charge *k, const struct weir_meta *m, __u32 group)
+{
+	__u32 index = weir_key_spill(k->pkt->family, &k->pkt->src, group, m->seed, k->pol->sources_bank);
+	struct weir_spill *s = bpf_map_lookup_elem(&spill, &index);
+
+	k->count->bucket_full++;
+	k->shared = true;
+	return s ? s->word : NULL;
+}
+
+/* Judges the limits of IPv4 group @g. Returns 0 to go on, or JUDGED(). A function of its own: verified once. */
+__noinline int judge4(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g, __u32 matched)
+{
+	struct weir_idle idle[WEIR_WORDS4];
+	struct charge k = {.pol = pol, .pkt = p, .now_ns = now_ns};
+	struct weir_group *group;
+	struct weir_bucket4 *b;
+	struct weir_meta *m;
+	__u32 zero = 0, *words;
+	__be32 tag;
+	int hit;
+
+	k.count = bpf_map_lookup_elem(&counters, &zero);
+	m = seeds();
+	if (!pol || !p || !k.count || !m)
+		return 0;
+	group = &pol->group4[g & (WEIR_GROUPS_MAX - 1)];
+	tag = weir_key4_tag(p->src.word[0], group->prefix_len);
+	b = bucket4(pol, weir_key4_bucket(tag, m->seed, group->base, group->bits));
+	if (!b)
+		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
+	hit = scan4(b, tag);
+	if (hit < 0) {
+		idle_params(pol, group, now_ns, WEIR_WORDS4, idle);
+		hit = claim4(b, tag, idle, k.count);
+	}
+	if (hit >= 0 && hit < WEIR_WAYS)
+		return judge_words(&k, group, matched, b->slot[hit].word, WEIR_WORDS4, false);
+	words = spill_words(&k, m, g);
+	return words ? judge_words(&k, group, matched, words, WEIR_WORDS4, false) : 0;
+}
+
+/* The same for IPv6. */
+__noinline int judge6(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g, __u32 matched)
+{
+	struct weir_idle idle[WEIR_WORDS6];
+	struct charge k = {.pol = pol, .pkt = p, .now_ns = now_ns};
+	struct weir_group *group;
+	struct weir_bucket6 *b;
+	struct weir_meta *m;
+	__u32 zero = 0, *words;
+	__u64 tag;
+	int hit;
+
+	k.count = bpf_map_lookup_elem(&counters, &zero);
+	m = seeds();
+	if (!pol || !p || !k.count || !m)
+		return 0;
+	group = &pol->group6[g & (WEIR_GROUPS_MAX - 1)];
+	tag = weir_key6_tag(&p->src, group->prefix_len, m->seed);
+	b = bucket6(pol, weir_key6_bucket(tag, m->seed, group->base, group->bits));
+	if (!b)
+		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
+	hit = scan6(b, tag);
+	if (hit < 0) {
+		idle_params(pol, group, now_ns, WEIR_WORDS6, idle);
+		hit = claim6(b, tag, idle, k.count);
+		if (hit >= 0 && hit < WEIR_WAYS && group->prefix_len > 64)
+			weir_key6_show(&p->src, group->prefix_len, &b->slot[hit].word[2]);
+	}
+	if (hit >= 0 && hit < WEIR_WAYS)
+		return judge_words(&k, group, matched, b->slot[hit].word, WEIR_WORDS6, true);
+	words = spill_words(&k, m, g);
+	return words ? judge_words(&k, group, matched, words, WEIR_WORDS6, true) : 0;
+}
+
+#endif

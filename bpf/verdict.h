@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The only way out: counts the packet under its one reason, samples drops for the agent, and yields the XDP action. */
+#ifndef WEIR_BPF_VERDICT_H
+#define WEIR_BPF_VERDICT_H
+
+#include "clock.h"
+#include "maps.h"
+#include "parse.h"
+
+/* How a packet was judged: reason in the low byte, the limit's counter index (or WEIR_NO_LIMIT) in the next. */
+#define JUDGED(reason, stat) ((__u32)(reason) | (__u32)(stat) << 8)
+
+static __always_inline struct weir_count *reason_count(struct weir_reason_counts *r, __u32 reason)
+{
+	return (struct weir_count *)r + (reason < WEIR_REASON_MAX ? reason : 0);
+}
+
+/* Hands one drop to the agent unless this second's share of this CPU is used up. Never waits. */
+__noinline int event_sample(struct weir_pkt *p, __u32 judged, __u32 ifindex, __u32 per_second, __u32 monitor)
+{
+	struct weir_counters *c;
+	struct weir_event *e;
+	__u32 zero = 0;
+	__u64 now, second;
+
+	c = bpf_map_lookup_elem(&counters, &zero);
+	if (!p || !c)
+		return 0;
+	now = weir_fake_clock ? weir_fake_now_ns : bpf_ktime_get_coarse_ns();
+	second = now >> 30; /* 1.07 s: a cap, not a clock */
+	if (c->event_second != second) {
+		c->event_second = second;
+		c->event_count = 0;
+	}
+	if (c->event_count >= per_second) {
+		c->events_capped++;
+		return 0;
+	}
+	c->event_count++;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		c->events_lost++;
+		return 0;
+	}
+	e->time_ns = now;
+	__builtin_memcpy(&e->src, &p->src, sizeof(e->src));
+	__builtin_memcpy(&e->dst, &p->dst, sizeof(e->dst));
+	e->len = p->len;
+	e->ifindex = ifindex;
+	e->sport = p->sport;
+	e->dport = p->dport;
+	e->vlan = p->vlan;
+	e->reason = judged;
+	e->stat = judged >> 8;
+	e->family = p->family;
+	e->protocol = p->protocol;
+	e->tcp_flags = p->tcp_flags;
+	e->fragment = p->fragment;
+	e->monitor = monitor;
+	__builtin_memset(e->_pad, 0, sizeof(e->_pad));
+	bpf_ringbuf_submit(e, 0);
+	c->events_sent++;
+	return 0;
+}
+
+static __always_inline int verdict(struct xdp_md *ctx, const struct weir_policy *pol, struct weir_pkt *p, __u32 judged)
+{
+	__u32 reason = judged & 0xff, zero = 0, monitor = pol->flags & WEIR_POLICY_MONITOR;
+	struct weir_counters *c = bpf_map_lookup_elem(&counters, &zero);
+	struct weir_count *n;
+	bool drop = WEIR_REASON_DROPS(reason);
+
+	if (c) {
+		if (drop && monitor) {
+			n = reason_count(&c->would, reason);
+			n->packets++;
+			n->bytes += p->len;
+			reason = WEIR_PASS_MONITOR;
+		}
+		n = reason_count(&c->reason, reason);
+		n->packets++;
+		n->bytes += p->len;
+	}
+	if (drop && pol->events_per_second)
+		event_sample(p, judged, ctx->ingress_ifindex, pol->events_per_second, monitor);
+	return drop && !monitor ? XDP_DROP : weir_pass_action;
+}
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The XDP program. Reads as the pipeline: parse -> classes -> lists -> limits -> verdict. One object holds two
+ * entries, `xdp.frags` for any MTU and `xdp` for drivers and loaders that know no fragments; iproute2 loads only the
+ * one it attaches.
+ */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "builtin.h"
+#include "clock.h"
+#include "limit.h"
+#include "lists.h"
+#include "maps.h"
+#include "match.h"
+#include "parse.h"
+#include "source.h"
+#include "verdict.h"
+
+/* The limits in force; the built-in ones until an agent has put some there. */
+static __always_inline struct weir_policy *policy_now(void)
+{
+	__u32 zero = 0;
+	void *inner = bpf_map_lookup_elem(&policy, &zero);
+	struct weir_policy *pol = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
+
+	return pol ? pol : &weir_builtin;
+}
+
+/* ARP, neighbour discovery, DHCP: no list and no source limit touches them; one generous bucket for each class keeps
+ * them from being a way round the limits.
+ */
+static __always_inline __u32 judge_class(const struct weir_policy *pol, const struct weir_pkt *p, __u64 now_ns)
+{
+	static const __u8 pass[] = {WEIR_PASS_DEFAULT, WEIR_PASS_ARP, WEIR_PASS_NEIGHBOUR, WEIR_PASS_DHCP};
+	static const __u8 drop[] = {WEIR_PASS_DEFAULT, WEIR_DROP_ARP_FLOOD, WEIR_DROP_NEIGHBOUR_FLOOD,
+				    WEIR_DROP_DHCP_FLOOD};
+	const struct weir_class_limit *l = &pol->class_limit[p->class & 3];
+	__u32 class = p->class & 3, old, new, i;
+	struct weir_class_word *w = bpf_map_lookup_elem(&classes, &class);
+
+	if (w && l->mult) {
+		__u32 now = weir_ticks(now_ns, l->mult, l->shift);
+
+		for (i = 0; i < WEIR_CAS_TRIES; i++) {
+			old = *(volatile __u32 *)&w->word;
+			if (!weir_bucket_take(old, now, 1u << (l->frac_bits & 31), l->burst, 0, &new))
+				return JUDGED(drop[class], WEIR_NO_LIMIT);
+			if (__sync_val_compare_and_swap(&w->word, old, new) == old)
+				break;
+		}
+	}
+	return JUDGED(pass[class], WEIR_NO_LIMIT);
+}
+
+static __always_inline __u32 judge_limits(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns)
+{
+	__u32 matched = match_limits(pol, p), g, judged;
+
+	if (p->family == 4) {
+		for (g = 0; g < WEIR_GROUPS_MAX; g++) {
+			if (g >= pol->n_groups4)
+				break;
+			if (!(matched & pol->group4[g].limits) && !pol->group4[g].penalties)
+				continue;
+			judged = judge4(pol, p, now_ns, g, matched);
+			if (judged)
+				return judged;
+		}
+	} else {
+		for (g = 0; g < WEIR_GROUPS_MAX; g++) {
+			if (g >= pol->n_groups6)
+				break;
+			if (!(matched & pol->group6[g].limits) && !pol->group6[g].penalties)
+				continue;
+			judged = judge6(pol, p, now_ns, g, matched);
+			if (judged)
+				return judged;
+		}
+	}
+	return JUDGED(WEIR_PASS_DEFAULT, WEIR_NO_LIMIT);
+}
+
+static __always_inline __u32 judge(struct weir_policy *pol, struct weir_pkt *p, int parsed)
+{
+	__u64 now_ns;
+	__u32 listed;
+
+	if (parsed != WEIR_PARSED)
+		return JUDGED(parsed, WEIR_NO_LIMIT);
+	now_ns = clock_now(pol);
+	if (p->class)
+		return judge_class(pol, p, now_ns);
+	if (pol->flags & WEIR_POLICY_LISTS) {
+		listed = lists_judge(pol, p, now_ns);
+		if (listed != LISTS_NONE)
+			return JUDGED(listed, WEIR_NO_LIMIT);
+	}
+	return judge_limits(pol, p, now_ns);
+}
+
+static __always_inline int weir_main(struct xdp_md *ctx, __u32 frame_len)
+{
+	struct weir_policy *pol = policy_now();
+	struct weir_pkt pkt;
+	int parsed = weir_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, frame_len, &pkt);
+
+	return verdict(ctx, pol, &pkt, judge(pol, &pkt, parsed));
+}
+
+SEC("xdp")
+int weir_xdp(struct xdp_md *ctx)
+{
+	return weir_main(ctx, ctx->data_end - ctx->data);
+}
+
+SEC("xdp.frags")
+int weir_xdp_frags(struct xdp_md *ctx)
+{
+	return weir_main(ctx, bpf_xdp_get_buff_len(ctx));
+}
+
+char _license[] SEC("license") = "GPL";
