@@ -8,6 +8,11 @@
  *	debt = word - now, where 1 <= debt <= burst (+ block); anything else is no debt
  *	admit if debt + cost <= burst, then word = now + debt + cost
  *
+ * Two CPUs read the clock a moment apart: one that reads it, is overtaken by another's charge and only then loads the
+ * word sees a debt a little above burst + block. That is a full bucket (or a whole penalty), not a stale word: taken
+ * for no debt it would hand the source a new burst at every such moment. WEIR_BUCKET_SKEW ticks are read so; the
+ * compiler of limits keeps a step of the clock below half of it.
+ *
  * With debt 0 exactly `burst` ticks are admitted at once; then `rate`.
  */
 #ifndef WEIR_ALGO_BUCKET_H
@@ -23,12 +28,16 @@ static __always_inline __u32 weir_ticks(__u64 now_ns, __u64 mult, __u8 shift)
 	return (__u32)((now_ns * mult) >> (shift & 63));
 }
 
+#define WEIR_BUCKET_SKEW (1u << 24)
+
 /* Debt of @word in ticks: 0..range. @range = burst + block of the limit. */
 static __always_inline __u32 weir_bucket_debt(__u32 word, __u32 now, __u32 range)
 {
 	__u32 debt = word - now;
 
-	return word && debt <= range ? debt : 0;
+	if (!word || debt > range + WEIR_BUCKET_SKEW)
+		return 0;
+	return debt <= range ? debt : range;
 }
 
 /* A word that means @debt at @now; never 0, which is kept for "no state" (one tick more instead). */
@@ -40,7 +49,7 @@ static __always_inline __u32 weir_bucket_word(__u32 now, __u32 debt)
 }
 
 /* Takes @cost ticks. Returns 1 and *ret_word (to be stored) to admit, 0 to refuse. A word in its block_for time
- * (debt above burst) refuses. @block may be 0. burst + block < 2^32 - 2^24.
+ * (debt above burst) refuses. @block may be 0. burst + block <= 2^31.
  */
 static __always_inline int weir_bucket_take(__u32 word, __u32 now, __u32 cost, __u32 burst, __u32 block,
 					    __u32 *ret_word)

@@ -38,7 +38,8 @@ static __always_inline int weir_idle_busy(struct weir_idle i, __u32 word)
 /* Words first << c | 0 .. (first + n) << c | all ones, where @number is the current window and @back of the n lie
  * before it.
  */
-static __always_inline struct weir_idle weir_idle_window(__u32 number, __u8 number_bits, __u32 back, __u32 n)
+static __always_inline struct weir_idle weir_idle_window(__u32 number, __u8 number_bits, __u32 back,
+							 __u32 n)
 {
 	__u32 last = (__u32)((1ull << (number_bits & 63)) - 1);
 	__u32 first = number > back ? number - back : last + number - back;
@@ -53,7 +54,8 @@ static __always_inline struct weir_idle weir_idle_window(__u32 number, __u8 numb
 }
 
 /* When is a word with @role busy that holds state of @l (the word's owner)? */
-static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l, __u8 role, __u64 now_ns)
+static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l, __u8 role,
+						     __u64 now_ns)
 {
 	struct weir_idle i = {0, 0};
 	__u64 index;
@@ -68,7 +70,8 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 		i.range = l->burst + l->block + WEIR_BUCKET_SKEW;
 		return i;
 	}
-	if (role != ((l->flags & WEIR_LIMIT_PAIR) ? WEIR_WORD_HIGH : WEIR_WORD_STATE) || !l->window_ns)
+	if (role != ((l->flags & WEIR_LIMIT_PAIR) ? WEIR_WORD_HIGH : WEIR_WORD_STATE) ||
+	    !l->window_ns)
 		return i;
 	index = now_ns / l->window_ns;
 	if (l->algorithm == WEIR_ALGO_SLIDING_WINDOW)
@@ -77,7 +80,8 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 	if (l->flags & WEIR_LIMIT_PAIR)
 		return weir_idle_window(weir_window_number(index, WEIR_FIXED64_NUMBER_BITS),
 					WEIR_FIXED64_NUMBER_BITS, 0, 2);
-	i = weir_idle_window(weir_window_number(index, 32 - l->count_bits), 32 - l->count_bits, 0, 2);
+	i = weir_idle_window(weir_window_number(index, 32 - l->count_bits), 32 - l->count_bits, 0,
+			     2);
 	i.lo++;
 	i.range--;
 	return i;

@@ -15,13 +15,13 @@
 #include "weir/types.h"
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define WEIR_BE32(x)           __builtin_bswap32(x)
-#define WEIR_BE64(x)           __builtin_bswap64(x)
+#define WEIR_BE32(x) __builtin_bswap32(x)
+#define WEIR_BE64(x) __builtin_bswap64(x)
 /* The eight bytes of two words that follow each other in memory, as one load reads them. */
 #define WEIR_JOIN(first, next) ((__u64)(next) << 32 | (first))
 #else
-#define WEIR_BE32(x)           (x)
-#define WEIR_BE64(x)           (x)
+#define WEIR_BE32(x)	       (x)
+#define WEIR_BE64(x)	       (x)
 #define WEIR_JOIN(first, next) ((__u64)(first) << 32 | (next))
 #endif
 
@@ -127,7 +127,8 @@ static __always_inline __u32 weir_bucket_of6(__u64 tag, const __u64 *seed, __u32
  * has 2 << WEIR_SPILL_BITS entries; @bank (0 or 1) selects the half. Of a half, IPv4 has the lower and IPv6 the upper
  * part: their words have different layouts.
  */
-static __always_inline __u32 weir_spill_of4(__be32 addr, __u8 prefix_len, __u32 group, const __u64 *seed, __u32 bank)
+static __always_inline __u32 weir_spill_of4(__be32 addr, __u8 prefix_len, __u32 group,
+					    const __u64 *seed, __u32 bank)
 {
 	__u32 net = addr & weir_mask32(prefix_len < 24 ? prefix_len : 24);
 	__u64 hash = weir_hash64((__u64)group << 32 | net, seed);
@@ -135,11 +136,12 @@ static __always_inline __u32 weir_spill_of4(__be32 addr, __u8 prefix_len, __u32 
 	return (bank & 1) << WEIR_SPILL_BITS | weir_hash_top(hash, WEIR_SPILL_BITS - 1);
 }
 
-static __always_inline __u32 weir_spill_of6(const union weir_addr *a, __u8 prefix_len, __u32 group, const __u64 *seed,
-					    __u32 bank)
+static __always_inline __u32 weir_spill_of6(const union weir_addr *a, __u8 prefix_len, __u32 group,
+					    const __u64 *seed, __u32 bank)
 {
 	__u64 net = a->half[0] & weir_mask64(prefix_len < 48 ? prefix_len : 48);
-	__u64 hash = weir_hash64(net ^ WEIR_BE64((__u64)group), seed); /* the last 16 bits of net are 0 */
+	__u64 hash = weir_hash64(net ^ WEIR_BE64((__u64)group),
+				 seed); /* the last 16 bits of net are 0 */
 
 	return (bank & 1) << WEIR_SPILL_BITS | 1u << (WEIR_SPILL_BITS - 1) |
 	       weir_hash_top(hash, WEIR_SPILL_BITS - 1);
