@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The two clocks of the agent, read once per loop turn and passed on: monotonic for what the kernel compares, wall
+ * for what must survive a reboot and for people. Used by the agent's modules and its tests.
+ */
+#ifndef WEIR_AGENT_CLOCK_H
+#define WEIR_AGENT_CLOCK_H
+
+#include <stdio.h>
+#include <time.h>
+
+#include "weir/types.h"
+
+#define WEIR_NS_PER_S 1000000000ull
+
+struct weir_now {
+	__u64 mono_ns;
+	__s64 wall_s;
+};
+
+static inline __u64 weir_clock_ns(clockid_t id)
+{
+	struct timespec t = {};
+
+	(void)clock_gettime(id, &t); /* cannot fail for these clocks */
+	return (__u64)t.tv_sec * WEIR_NS_PER_S + (__u64)t.tv_nsec;
+}
+
+static inline struct weir_now weir_now(void)
+{
+	return (struct weir_now){
+		.mono_ns = weir_clock_ns(CLOCK_MONOTONIC),
+		.wall_s = (__s64)(weir_clock_ns(CLOCK_REALTIME) / WEIR_NS_PER_S),
+	};
+}
+
+/* A wall-clock end as a monotonic one; 0 stays 0 (never), what has passed becomes 1. */
+static inline __u64 weir_clock_to_mono(const struct weir_now *now, __s64 wall_s)
+{
+	if (!wall_s)
+		return 0;
+	if (wall_s <= now->wall_s)
+		return 1;
+	if ((__u64)(wall_s - now->wall_s) > (1ull << 62) / WEIR_NS_PER_S)
+		return 0; /* beyond what the clock can hold */
+	return now->mono_ns + (__u64)(wall_s - now->wall_s) * WEIR_NS_PER_S;
+}
+
+#define WEIR_TIME_STRLEN 32
+/* "2026-01-02T03:04:05Z" */
+static inline const char *weir_clock_format(__s64 wall_s, char buf[static WEIR_TIME_STRLEN])
+{
+	struct tm tm;
+	time_t t = (time_t)wall_s;
+
+	if (!gmtime_r(&t, &tm) || !strftime(buf, WEIR_TIME_STRLEN, "%Y-%m-%dT%H:%M:%SZ", &tm))
+		(void)snprintf(buf, WEIR_TIME_STRLEN, "?");
+	return buf;
+}
+
+#endif
