@@ -163,37 +163,37 @@ static int add_hop(struct weir_guard_set *s, unsigned char family, const struct 
 	return 0;
 }
 
+/* The hops of a multipath route; @n bytes of struct rtnexthop with their attributes. */
+static int add_hops(struct weir_guard_set *s, unsigned char family, const char *p, size_t n)
+{
+	int r = 0;
+
+	while (r == 0 && n >= sizeof(struct rtnexthop)) {
+		const struct rtnexthop *hop = (const void *)p;
+		size_t len = hop->rtnh_len,
+		       step = (len + RTNH_ALIGNTO - 1) / RTNH_ALIGNTO * RTNH_ALIGNTO;
+
+		if (len < sizeof(*hop) || len > n)
+			break;
+		r = add_hop(s, family, (const void *)(p + sizeof(*hop)), len - sizeof(*hop));
+		p += step;
+		n -= step < n ? step : n;
+	}
+	return r;
+}
+
 static int add_route(struct weir_guard_set *s, const struct nlmsghdr *h)
 {
 	const struct rtmsg *m = NLMSG_DATA(h);
-	size_t n = h->nlmsg_len - NLMSG_SPACE(sizeof(*m)), rest;
-	const struct rtattr *first =
-		(const struct rtattr *)((const char *)m + NLMSG_ALIGN(sizeof(*m)));
-	const struct rtnexthop *hop;
-	int r;
+	int rest = (int)(h->nlmsg_len - NLMSG_SPACE(sizeof(*m))), r;
+	const struct rtattr *first = (const void *)((const char *)m + NLMSG_ALIGN(sizeof(*m)));
 
 	if (m->rtm_dst_len || m->rtm_type != RTN_UNICAST || !family_len(m->rtm_family))
 		return 0;
-	r = add_hop(s, m->rtm_family, first, n);
-	for (const struct rtattr *a = first; r == 0 && RTA_OK(a, n);) {
-		int left = (int)n;
-
-		if (a->rta_type == RTA_MULTIPATH) {
-			hop = RTA_DATA(a);
-			rest = RTA_PAYLOAD(a);
-			while (r == 0 && rest >= sizeof(*hop) && hop->rtnh_len >= sizeof(*hop) &&
-			       hop->rtnh_len <= rest) {
-				r = add_hop(s, m->rtm_family, RTNH_DATA(hop),
-					    hop->rtnh_len - sizeof(*hop));
-				rest -= RTNH_ALIGN(hop->rtnh_len) <= rest
-						? RTNH_ALIGN(hop->rtnh_len)
-						: rest;
-				hop = RTNH_NEXT(hop);
-			}
-		}
-		a = RTA_NEXT(a, left);
-		n = left > 0 ? (size_t)left : 0;
-	}
+	r = add_hop(s, m->rtm_family, first, (size_t)rest);
+	for (const struct rtattr *a = first; r == 0 && RTA_OK(a, rest); a = RTA_NEXT(a, rest))
+		if (a->rta_type == RTA_MULTIPATH)
+			r = add_hops(s, m->rtm_family, RTA_DATA(a), RTA_PAYLOAD(a));
 	return r;
 }
 
