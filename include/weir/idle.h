@@ -30,9 +30,9 @@ struct weir_idle {
 	__u32 range; /* 0: never busy */
 };
 
-static __always_inline int weir_idle_busy(const struct weir_idle *i, __u32 word)
+static __always_inline int weir_idle_busy(struct weir_idle i, __u32 word)
 {
-	return word && word - i->lo < i->range;
+	return word && word - i.lo < i.range;
 }
 
 /* Words first << c | 0 .. (first + n) << c | all ones, where @number is the current window and @back of the n lie
@@ -54,8 +54,8 @@ static __always_inline struct weir_idle weir_idle_window(__u32 number, __u8 numb
 }
 
 /* When is a word with @role busy that holds state of @l (the word's owner)? */
-static __always_inline struct weir_idle weir_idle_word(const struct weir_limit *l, __u8 role,
-						       __u64 now_ns)
+static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l, __u8 role,
+						     __u64 now_ns)
 {
 	struct weir_idle i = {0, 0};
 	__u64 index;

@@ -61,14 +61,14 @@ static __always_inline __u64 weir_hash64(__u64 key, const __u64 *seed)
 /* --- IPv4 ---- */
 
 /* Tag in wire order; 0 marks a free slot, so that 0.0.0.0 is kept as 255.255.255.255. */
-static __always_inline __u32 weir_key4_tag(__be32 addr, __u8 prefix_len)
+static __always_inline __u32 weir_tag4(__be32 addr, __u8 prefix_len)
 {
 	__u32 tag = addr & weir_mask32(prefix_len);
 
 	return tag ? tag : 0xffffffffu;
 }
 
-static __always_inline __u32 weir_key4_bucket(__u32 tag, const __u64 *seed, __u32 base, __u8 bits)
+static __always_inline __u32 weir_bucket_of4(__u32 tag, const __u64 *seed, __u32 base, __u8 bits)
 {
 	return base + weir_hash_top(weir_hash32(tag, seed), bits);
 }
@@ -101,8 +101,7 @@ static __always_inline __u64 weir_hash128(__u64 hi, __u64 lo, const __u64 *seed)
 /* Tag of the first @prefix_len bits. Up to 64 bits: the bytes themselves, but for /64 of 64:ff9b::/96 its first and
  * last four bytes. Longer: the hash above; the slot's last four words then hold the masked address. Never 0.
  */
-static __always_inline __u64 weir_key6_tag(const union weir_addr *a, __u8 prefix_len,
-					   const __u64 *seed)
+static __always_inline __u64 weir_tag6(const union weir_addr *a, __u8 prefix_len, const __u64 *seed)
 {
 	__u64 tag;
 
@@ -117,47 +116,35 @@ static __always_inline __u64 weir_key6_tag(const union weir_addr *a, __u8 prefix
 	return tag ? tag : ~0ull;
 }
 
-static __always_inline __u32 weir_key6_bucket(__u64 tag, const __u64 *seed, __u32 base, __u8 bits)
+static __always_inline __u32 weir_bucket_of6(__u64 tag, const __u64 *seed, __u32 base, __u8 bits)
 {
 	return base + weir_hash_top(weir_hash64(tag, seed), bits);
 }
 
-/* Writes the masked address of a prefix longer than 64 into the last four words of its slot, for people. */
-static __always_inline void weir_key6_show(const union weir_addr *a, __u8 prefix_len,
-					   __u32 *ret_words)
-{
-	__u64 lo = a->half[1] & weir_mask64(prefix_len - 64);
-
-	ret_words[0] = a->word[0];
-	ret_words[1] = a->word[1];
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	ret_words[2] = (__u32)lo;
-	ret_words[3] = lo >> 32;
-#else
-	ret_words[2] = lo >> 32;
-	ret_words[3] = (__u32)lo;
-#endif
-}
-
 /* --- spill ---- */
 
-/* Entry of the spill map that all sources of a /24 or /48 share for @group. The map has 2 << WEIR_SPILL_BITS entries;
- * @bank (0 or 1) selects the half. Of a half, IPv4 has the lower and IPv6 the upper part: their words differ.
+/* Entry of the spill map that all sources of a /24 or /48 (or of their own shorter prefix) share for @group. The map
+ * has 2 << WEIR_SPILL_BITS entries; @bank (0 or 1) selects the half. Of a half, IPv4 has the lower and IPv6 the upper
+ * part: their words have different layouts.
  */
-static __always_inline __u32 weir_key_spill(__u8 family, const union weir_addr *a, __u32 group,
+static __always_inline __u32 weir_spill_of4(__be32 addr, __u8 prefix_len, __u32 group,
 					    const __u64 *seed, __u32 bank)
 {
-	__u32 half = (bank & 1) << WEIR_SPILL_BITS;
-	__u64 net;
+	__u32 net = addr & weir_mask32(prefix_len < 24 ? prefix_len : 24);
+	__u64 hash = weir_hash64((__u64)group << 32 | net, seed);
 
-	if (family == 4) {
-		net = (__u64)group << 32 | (a->word[0] & weir_mask32(24));
-	} else {
-		net = (a->half[0] & weir_mask64(48)) ^
-		      WEIR_BE64((__u64)group); /* whose last 16 bits are 0 */
-		half |= 1u << (WEIR_SPILL_BITS - 1);
-	}
-	return half | weir_hash_top(weir_hash64(net, seed), WEIR_SPILL_BITS - 1);
+	return (bank & 1) << WEIR_SPILL_BITS | weir_hash_top(hash, WEIR_SPILL_BITS - 1);
+}
+
+static __always_inline __u32 weir_spill_of6(const union weir_addr *a, __u8 prefix_len, __u32 group,
+					    const __u64 *seed, __u32 bank)
+{
+	__u64 net = a->half[0] & weir_mask64(prefix_len < 48 ? prefix_len : 48);
+	__u64 hash = weir_hash64(net ^ WEIR_BE64((__u64)group),
+				 seed); /* the last 16 bits of net are 0 */
+
+	return (bank & 1) << WEIR_SPILL_BITS | 1u << (WEIR_SPILL_BITS - 1) |
+	       weir_hash_top(hash, WEIR_SPILL_BITS - 1);
 }
 
 #endif
