@@ -12,8 +12,9 @@
 enum statement { PUT, DEL, EXPIRE, EACH, SET, UNSET, GET, STATEMENT_MAX };
 
 static const char *const statement_sql[STATEMENT_MAX] = {
-	[PUT] = "INSERT OR REPLACE INTO entry(list,prefix,origin,reason,who,created,expires,flags) "
-		"VALUES(?,?,?,?,?,?,?,?)",
+	[PUT] = ("INSERT OR REPLACE INTO "
+		 "entry(list,prefix,origin,reason,who,created,expires,flags) "
+		 "VALUES(?,?,?,?,?,?,?,?)"),
 	[DEL] = "DELETE FROM entry WHERE list=? AND prefix=? AND origin=?",
 	[EXPIRE] = "DELETE FROM entry WHERE expires<>0 AND expires<=?",
 	[EACH] = "SELECT list,prefix,origin,reason,who,created,expires,flags FROM entry",
