@@ -92,7 +92,7 @@ $(B)/%.bpf.o: %.bpf.c Makefile
 define skel_rule
 $(B)/include/$(notdir $(1:.bpf.c=.skel.h)): $(B)/$(1:.c=.o)
 	@mkdir -p $$(@D)
-	$$(call say,SKEL,$$(@F))$$(BPFTOOL) gen skeleton $$< name $(subst -,_,$(notdir $(1:.bpf.c=))) > $$@
+	$$(call say,SKEL,$$(@F)){ echo "#include \"weir/maps.h\""; $$(BPFTOOL) gen skeleton $$< name $(subst -,_,$(notdir $(1:.bpf.c=))); } > $$@
 endef
 $(foreach f,$(BPF_SRC) $(TBPF_SRC),$(eval $(call skel_rule,$(f))))
 

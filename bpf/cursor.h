@@ -6,19 +6,47 @@
 #include "weir/types.h"
 
 struct cursor {
-	void *pos;
+	void *data;
 	void *end;
+	__u64 off;   /* of the next byte; at most CUR_MAX */
+	__u64 noise; /* any number that the verifier knows nothing about, e.g. the frame's length */
 };
 
-/* The next @len bytes, or NULL if the frame ends before. @len is at most some hundreds. */
+#define CUR_MAX 0x3fff /* no header chain that is accepted is longer */
+
+/* The next @len bytes, or NULL if the frame ends before. */
 static __always_inline void *cur_take(struct cursor *c, __u32 len)
 {
-	void *p = c->pos;
+	void *p = c->data + c->off;
 
-	if ((char *)p + len > (char *)c->end)
+	if (p + len > c->end)
 		return (void *)0;
-	c->pos = (char *)p + len;
+	c->off += len;
 	return p;
+}
+
+/* Returns @value, which is at most @mask (all ones). To the verifier it comes back as any number up to @mask: so the
+ * state at the head of a loop is the same whatever way led there, and it need not walk every chain of headers.
+ */
+static __always_inline __u64 cur_blur(const struct cursor *c, __u64 value, __u64 mask)
+{
+	value ^= c->noise;
+	__asm__ volatile("" : "+r"(value));
+	return (value ^ c->noise) & mask;
+}
+
+/* Skips @len bytes (0 .. 2^16). Returns 0 if the frame ends before. */
+static __always_inline int cur_skip(struct cursor *c, __u32 len)
+{
+	__u64 off = c->off + len;
+
+	if (off > CUR_MAX)
+		return 0;
+	off = cur_blur(c, off, CUR_MAX);
+	if (c->data + off > c->end)
+		return 0;
+	c->off = off;
+	return 1;
 }
 
 #endif

@@ -16,25 +16,18 @@
 
 #define WEIR_CAS_TRIES 3
 
-enum { LIMIT_OK, LIMIT_OVER };
+enum { LIMIT_OK, LIMIT_OVER, LIMIT_CONTENDED };
 
 /* What charging needs to know of the packet, in one place so that functions stay within their five arguments. */
 struct charge {
-	const struct weir_policy *pol;
+	struct weir_policy *pol;
 	struct weir_pkt *pkt;
 	struct weir_counters *count;
 	__u64 now_ns;
 	bool shared; /* the words belong to a whole /24 or /48: no penalties there */
 };
 
-/* A word that kept changing: the packet is admitted uncharged, and counted. Dropping could hit a polite source. */
-static __always_inline int contended(const struct charge *k)
-{
-	k->count->contended++;
-	return LIMIT_OK;
-}
-
-static __always_inline __u32 limit_cost(const struct weir_limit *l, const struct weir_pkt *p)
+static __always_inline __u32 limit_cost(struct weir_limit *l, const struct weir_pkt *p)
 {
 	return l->flags & WEIR_LIMIT_BYTES ? p->len : 1;
 }
@@ -48,10 +41,11 @@ static __always_inline void penalise(const struct charge *k, __u32 *word, __u32 
 		k->count->guarded++;
 		return;
 	}
-	__sync_val_compare_and_swap(word, old, new); /* if it fails, the next packet over the limit does it */
+	__sync_val_compare_and_swap(word, old,
+				    new); /* if it fails, the next packet over the limit does it */
 }
 
-static __always_inline int charge_bucket(const struct charge *k, const struct weir_limit *l, __u32 *word)
+static __always_inline int charge_bucket(const struct charge *k, struct weir_limit *l, __u32 *word)
 {
 	__u32 now = weir_ticks(k->now_ns, l->mult, l->shift), old, new, cost;
 	__u64 ticks = (__u64)limit_cost(l, k->pkt) << (l->frac_bits & 31);
@@ -62,71 +56,70 @@ static __always_inline int charge_bucket(const struct charge *k, const struct we
 		old = *(volatile __u32 *)word;
 		if (!weir_bucket_take(old, now, cost, l->burst, l->block, &new)) {
 			if (l->block)
-				penalise(k, word, old, weir_bucket_penalise(now, l->burst, l->block));
+				penalise(k, word, old,
+					 weir_bucket_penalise(now, l->burst, l->block));
 			return LIMIT_OVER;
 		}
 		if (__sync_val_compare_and_swap(word, old, new) == old)
 			return LIMIT_OK;
 	}
-	return contended(k);
+	return LIMIT_CONTENDED;
 }
 
-static __always_inline int charge_fixed32(const struct charge *k, const struct weir_limit *l, __u32 *word)
+/* The windows, as functions of their own: the verifier checks each once, and a division hides the cost of the call. */
+__noinline int charge_fixed32(struct weir_limit *l, __u32 *word, __u64 now_ns, __u32 cost)
 {
-	__u32 number = weir_window_number(k->now_ns / l->window_ns, 32 - l->count_bits), old, new;
+	__u32 number, old, new;
 	int i;
 
+	if (!l || !word || !l->window_ns)
+		return LIMIT_OK;
+	number = weir_window_number(now_ns / l->window_ns, 32 - l->count_bits);
 	for (i = 0; i < WEIR_CAS_TRIES; i++) {
 		old = *(volatile __u32 *)word;
-		if (!weir_fixed_take32(old, number, l->count_bits, limit_cost(l, k->pkt), l->limit, &new))
+		if (!weir_fixed_take32(old, number, l->count_bits, cost, l->limit, &new))
 			return LIMIT_OVER;
 		if (__sync_val_compare_and_swap(word, old, new) == old)
 			return LIMIT_OK;
 	}
-	return contended(k);
+	return LIMIT_CONTENDED;
 }
 
-static __always_inline int charge_fixed64(const struct charge *k, const struct weir_limit *l, __u64 *pair)
+__noinline int charge_pair(struct weir_limit *l, __u64 *pair, __u64 now_ns, __u32 cost)
 {
-	__u32 number = weir_window_number(k->now_ns / l->window_ns, WEIR_FIXED64_NUMBER_BITS);
-	__u64 old, new;
-	int i;
+	__u64 index, elapsed, old, new;
+	bool sliding;
+	__u32 number;
+	int i, r;
 
+	if (!l || !pair || !l->window_ns)
+		return LIMIT_OK;
+	sliding = l->algorithm == WEIR_ALGO_SLIDING_WINDOW;
+	index = now_ns / l->window_ns;
+	elapsed = (now_ns - index * l->window_ns) >> (l->tick_shift & 63);
+	number = weir_window_number(index,
+				    sliding ? WEIR_SLIDING_NUMBER_BITS : WEIR_FIXED64_NUMBER_BITS);
 	for (i = 0; i < WEIR_CAS_TRIES; i++) {
 		old = *(volatile __u64 *)pair;
-		if (!weir_fixed_take64(old, number, limit_cost(l, k->pkt), l->limit, &new))
+		r = sliding ? weir_sliding_take(old, number, elapsed,
+						l->window_ns >> (l->tick_shift & 63), cost,
+						l->limit, &new)
+			    : weir_fixed_take64(old, number, cost, l->limit, &new);
+		if (!r)
 			return LIMIT_OVER;
 		if (__sync_val_compare_and_swap(pair, old, new) == old)
 			return LIMIT_OK;
 	}
-	return contended(k);
-}
-
-static __always_inline int charge_sliding(const struct charge *k, const struct weir_limit *l, __u64 *pair)
-{
-	__u64 index = k->now_ns / l->window_ns, old, new;
-	__u64 elapsed = (k->now_ns - index * l->window_ns) >> (l->tick_shift & 63);
-	__u32 number = weir_window_number(index, WEIR_SLIDING_NUMBER_BITS);
-	int i;
-
-	for (i = 0; i < WEIR_CAS_TRIES; i++) {
-		old = *(volatile __u64 *)pair;
-		if (!weir_sliding_take(old, number, elapsed, l->window_ns >> (l->tick_shift & 63),
-				       limit_cost(l, k->pkt), l->limit, &new))
-			return LIMIT_OVER;
-		if (__sync_val_compare_and_swap(pair, old, new) == old)
-			return LIMIT_OK;
-	}
-	return contended(k);
+	return LIMIT_CONTENDED;
 }
 
 /* Index of the limit's first word and of its penalty word, in a slot of @v6. */
-static __always_inline __u32 state_word(const struct weir_limit *l, bool v6)
+static __always_inline __u32 state_word(struct weir_limit *l, bool v6)
 {
 	return v6 ? l->word6 : l->word4;
 }
 
-static __always_inline __u32 penalty_word(const struct weir_limit *l, bool v6)
+static __always_inline __u32 penalty_word(struct weir_limit *l, bool v6)
 {
 	return v6 ? l->penalty6 : l->penalty4;
 }
@@ -138,8 +131,8 @@ static __always_inline __u32 penalty_now(__u64 now_ns)
 }
 
 /* One limit on the @n words of a slot. */
-static __always_inline int charge_limit(const struct charge *k, const struct weir_limit *l, __u32 *words, __u32 n,
-					bool v6)
+static __always_inline int charge_limit(const struct charge *k, struct weir_limit *l, __u32 *words,
+					__u32 n, bool v6)
 {
 	__u32 w = state_word(l, v6), q;
 	int r;
@@ -148,16 +141,14 @@ static __always_inline int charge_limit(const struct charge *k, const struct wei
 		return LIMIT_OK;
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
 		return charge_bucket(k, l, &words[w]);
-	if (!l->window_ns)
+	if (!(l->flags & WEIR_LIMIT_PAIR))
+		r = charge_fixed32(l, &words[w], k->now_ns, limit_cost(l, k->pkt));
+	else if (!v6) /* a pair is 8-byte aligned: words 1 and 2 behind a 4-byte tag, any even one behind 8 bytes */
+		r = charge_pair(l, (__u64 *)&words[1], k->now_ns, limit_cost(l, k->pkt));
+	else if (w < n - 1)
+		r = charge_pair(l, (__u64 *)&words[w & 6], k->now_ns, limit_cost(l, k->pkt));
+	else
 		return LIMIT_OK;
-	if (l->flags & WEIR_LIMIT_PAIR) {
-		if (w + 1 >= n)
-			return LIMIT_OK;
-		r = l->algorithm == WEIR_ALGO_SLIDING_WINDOW ? charge_sliding(k, l, (__u64 *)&words[w]) :
-							       charge_fixed64(k, l, (__u64 *)&words[w]);
-	} else {
-		r = charge_fixed32(k, l, &words[w]);
-	}
 	q = penalty_word(l, v6);
 	if (r == LIMIT_OVER && l->block_ms && q < n)
 		penalise(k, &words[q], *(volatile __u32 *)&words[q],
@@ -166,33 +157,36 @@ static __always_inline int charge_limit(const struct charge *k, const struct wei
 }
 
 /* Is the source in the block_for time of this limit? */
-static __always_inline bool in_penalty(const struct charge *k, const struct weir_limit *l, const __u32 *words, __u32 n,
-				       bool v6)
+static __always_inline bool in_penalty(const struct charge *k, struct weir_limit *l,
+				       const __u32 *words, __u32 n, bool v6)
 {
 	__u32 w = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? state_word(l, v6) : penalty_word(l, v6);
 
 	if (k->shared || w >= n)
 		return false;
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
-		return l->block && weir_bucket_blocked(words[w], weir_ticks(k->now_ns, l->mult, l->shift), l->burst,
-						       l->block);
+		return l->block &&
+		       weir_bucket_blocked(words[w], weir_ticks(k->now_ns, l->mult, l->shift),
+					   l->burst, l->block);
 	return weir_bucket_blocked(words[w], penalty_now(k->now_ns), 0, l->block_ms);
 }
 
-static __always_inline void count_limit(const struct charge *k, const struct weir_limit *l, int r)
+static __always_inline void count_limit(const struct charge *k, struct weir_limit *l, int r)
 {
 	struct weir_limit_counts *c = &k->count->limit[l->stat & (WEIR_STATS_MAX - 1)];
 	struct weir_count *n = r == LIMIT_OVER ? &c->over : &c->pass;
 
 	n->packets++;
 	n->bytes += k->pkt->len;
+	/* A word that kept changing: admitted uncharged, and counted. Dropping could hit a polite source. */
+	k->count->contended += r == LIMIT_CONTENDED;
 }
 
 /* All limits of @group that are in @matched, in order, on the words of a source. Returns 0 to go on, or JUDGED(). */
-static __always_inline __u32 judge_words(const struct charge *k, const struct weir_group *group, __u32 matched,
-					 __u32 *words, __u32 n, bool v6)
+static __always_inline __u32 judge_words(const struct charge *k, const struct weir_group *group,
+					 __u32 matched, __u32 *words, __u32 n, bool v6)
 {
-	const struct weir_limit *l;
+	struct weir_limit *l;
 	__u32 i, id;
 	int r;
 

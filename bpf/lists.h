@@ -35,7 +35,9 @@ static __always_inline bool lists_may_match(const struct weir_filter *f, const s
 	}
 	exact &= (1 << WEIR_FILTER_BITS) - 1;
 	prefix &= (1 << WEIR_FILTER_BITS) - 1;
-	return (f->exact_bits[exact >> 6] >> (exact & 63) | f->prefix_bits[prefix >> 6] >> (prefix & 63)) & 1;
+	return (f->exact_bits[exact >> 6] >> (exact & 63) |
+		f->prefix_bits[prefix >> 6] >> (prefix & 63)) &
+	       1;
 }
 
 /* The first @len bits of one 32-bit word in wire order; @len may be below 0 or above 32. */
@@ -51,7 +53,8 @@ static __always_inline __be32 mask_word(__be32 word, int len)
 /* Does the list in @map (allows, blocks, guards of one family) have a live entry for @a? Returns 0, 1, or 2 for an
  * entry with WEIR_ENTRY_FORCE.
  */
-static __always_inline int list4_has(void *map, const struct weir_filter *f, __u32 which, __be32 a, __u64 now_ns)
+static __always_inline int list4_has(void *map, const struct weir_filter *f, __u32 which, __be32 a,
+				     __u64 now_ns)
 {
 	struct weir_prefix4 key = {};
 	struct weir_entry *e;
@@ -72,8 +75,8 @@ static __always_inline int list4_has(void *map, const struct weir_filter *f, __u
 	return found;
 }
 
-static __always_inline int list6_has(void *map, const struct weir_filter *f, __u32 which, const union weir_addr *a,
-				     __u64 now_ns)
+static __always_inline int list6_has(void *map, const struct weir_filter *f, __u32 which,
+				     const union weir_addr *a, __u64 now_ns)
 {
 	struct weir_prefix6 key = {};
 	struct weir_entry *e;
@@ -101,7 +104,8 @@ static __always_inline int list6_has(void *map, const struct weir_filter *f, __u
 }
 
 /* Looks one list up. A function of its own, which the verifier checks once. */
-__noinline int list_look(struct weir_pkt *p, struct weir_filter *f, __u32 which, __u32 bank, __u64 now_ns)
+__noinline int list_look(struct weir_pkt *p, struct weir_filter *f, __u32 which, __u32 bank,
+			 __u64 now_ns)
 {
 	void *map;
 
@@ -109,21 +113,22 @@ __noinline int list_look(struct weir_pkt *p, struct weir_filter *f, __u32 which,
 		return 0;
 	which &= 3;
 	if (p->family == 4) {
-		map = which == WEIR_LIST_ALLOW ? bpf_map_lookup_elem(&allows, &bank) :
-		      which == WEIR_LIST_BLOCK ? bpf_map_lookup_elem(&blocks, &bank) :
-						 bpf_map_lookup_elem(&guards, &bank);
+		map = which == WEIR_LIST_ALLOW	 ? bpf_map_lookup_elem(&allows, &bank)
+		      : which == WEIR_LIST_BLOCK ? bpf_map_lookup_elem(&blocks, &bank)
+						 : bpf_map_lookup_elem(&guards, &bank);
 		return map ? list4_has(map, f, which, p->src.word[0], now_ns) : 0;
 	}
-	map = which == WEIR_LIST_ALLOW ? bpf_map_lookup_elem(&allows6, &bank) :
-	      which == WEIR_LIST_BLOCK ? bpf_map_lookup_elem(&blocks6, &bank) :
-					 bpf_map_lookup_elem(&guards6, &bank);
+	map = which == WEIR_LIST_ALLOW	 ? bpf_map_lookup_elem(&allows6, &bank)
+	      : which == WEIR_LIST_BLOCK ? bpf_map_lookup_elem(&blocks6, &bank)
+					 : bpf_map_lookup_elem(&guards6, &bank);
 	return map ? list6_has(map, f, which, &p->src, now_ns) : 0;
 }
 
 /* Own, gateway, resolver and never_block addresses may be neither blocked nor penalised. Asked only when one of the
  * two is about to happen.
  */
-static __always_inline bool lists_guarded(const struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns)
+static __always_inline bool lists_guarded(const struct weir_policy *pol, struct weir_pkt *p,
+					  __u64 now_ns)
 {
 	struct weir_filter *f = lists_filter(pol->lists_bank);
 
@@ -131,7 +136,8 @@ static __always_inline bool lists_guarded(const struct weir_policy *pol, struct 
 }
 
 /* PASS_ALLOW, DROP_BLOCK or LISTS_NONE. @ret_guarded: a block was spared. */
-static __always_inline __u32 lists_judge(const struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns)
+static __always_inline __u32 lists_judge(const struct weir_policy *pol, struct weir_pkt *p,
+					 __u64 now_ns)
 {
 	struct weir_filter *f = lists_filter(pol->lists_bank);
 	struct weir_counters *c;

@@ -117,13 +117,13 @@ struct filter_inner {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_filter);
-};
+} filter_0 SEC(".maps");
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 2);
 	__type(key, __u32);
 	__array(values, struct filter_inner);
-} filter SEC(".maps");
+} filter SEC(".maps") = {.values = {[0] = (void *)&filter_0}};
 
 struct nets_inner {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -44,13 +44,15 @@ __noinline int match_nets(struct weir_policy *pol, struct weir_pkt *p, __u32 mat
 	if (!map)
 		return matched & ~(pol->by_src_net | pol->by_dst_net);
 	if (matched & pol->by_src_net) {
-		hit = p->family == 4 ? nets_mask(map, pol->src_len4, pol->n_src_len4, 0, 4, &p->src) :
-				       nets_mask(map, pol->src_len6, pol->n_src_len6, 0, 6, &p->src);
+		hit = p->family == 4
+			      ? nets_mask(map, pol->src_len4, pol->n_src_len4, 0, 4, &p->src)
+			      : nets_mask(map, pol->src_len6, pol->n_src_len6, 0, 6, &p->src);
 		matched &= ~pol->by_src_net | (hit ^ pol->not_src_net);
 	}
 	if (matched & pol->by_dst_net) {
-		hit = p->family == 4 ? nets_mask(map, pol->dst_len4, pol->n_dst_len4, 1, 4, &p->dst) :
-				       nets_mask(map, pol->dst_len6, pol->n_dst_len6, 1, 6, &p->dst);
+		hit = p->family == 4
+			      ? nets_mask(map, pol->dst_len4, pol->n_dst_len4, 1, 4, &p->dst)
+			      : nets_mask(map, pol->dst_len6, pol->n_dst_len6, 1, 6, &p->dst);
 		matched &= ~pol->by_dst_net | (hit ^ pol->not_dst_net);
 	}
 	return matched;
@@ -64,7 +66,8 @@ static __always_inline __u32 match_limits(struct weir_policy *pol, struct weir_p
 	m &= p->has_tcp ? pol->tcp_flags[p->tcp_flags] : pol->no_tcp;
 	if (m & (pol->by_ports | pol->by_dports)) {
 		if (p->has_ports)
-			m &= pol->sport_mask[pol->sport_class[p->sport]] & pol->dport_mask[pol->dport_class[p->dport]];
+			m &= pol->sport_mask[pol->sport_class[p->sport]] &
+			     pol->dport_mask[pol->dport_class[p->dport]];
 		else
 			m &= ~(pol->by_ports | pol->by_dports);
 	}

@@ -95,12 +95,13 @@ struct wire_icmp {
 
 /* What the IP header said about the bytes behind it. */
 struct l4_bounds {
-	__u32 len;       /* bytes of the IP payload behind all extension headers */
+	__u32 len; /* bytes of the IP payload behind all extension headers */
 	__u8 hop_limit;
-	__u8 big;        /* BIG TCP: the length came from the frame */
+	__u8 big; /* BIG TCP: the length came from the frame */
 };
 
-static __always_inline int parse_tcp(struct cursor *c, const struct l4_bounds *b, struct weir_pkt *p)
+static __always_inline int parse_tcp(struct cursor *c, const struct l4_bounds *b,
+				     struct weir_pkt *p)
 {
 	struct wire_tcp *t = cur_take(c, sizeof(*t));
 	__u32 doff;
@@ -121,7 +122,8 @@ static __always_inline int parse_tcp(struct cursor *c, const struct l4_bounds *b
 	return WEIR_PARSED;
 }
 
-static __always_inline int parse_udp(struct cursor *c, const struct l4_bounds *b, struct weir_pkt *p)
+static __always_inline int parse_udp(struct cursor *c, const struct l4_bounds *b,
+				     struct weir_pkt *p)
 {
 	struct wire_udp *u = cur_take(c, sizeof(*u));
 	__u32 len;
@@ -132,7 +134,8 @@ static __always_inline int parse_udp(struct cursor *c, const struct l4_bounds *b
 	/* Length 0 is "see the IP header" (RFC 2675) and only for what is longer than 16 bits can say. The length of a
 	 * first fragment covers the whole datagram.
 	 */
-	if (len < sizeof(*u) ? !(len == 0 && b->big) : len > b->len && p->fragment == WEIR_FRAG_NONE)
+	if (len < sizeof(*u) ? !(len == 0 && b->big)
+			     : len > b->len && p->fragment == WEIR_FRAG_NONE)
 		return WEIR_DROP_UDP_LENGTH;
 	p->sport = wire16(u->sport);
 	p->dport = wire16(u->dport);
@@ -153,15 +156,16 @@ static __always_inline void classify_dhcp(struct weir_pkt *p)
 		p->class = WEIR_CLASS_DHCP;
 }
 
-static __always_inline int parse_icmp(struct cursor *c, const struct l4_bounds *b, struct weir_pkt *p)
+static __always_inline int parse_icmp(struct cursor *c, const struct l4_bounds *b,
+				      struct weir_pkt *p)
 {
 	struct wire_icmp *i = cur_take(c, sizeof(*i));
 
 	if (!i || b->len < sizeof(*i))
 		return WEIR_DROP_ICMP_TRUNCATED;
 	/* RFC 4861 6.1, 7.1: hop limit 255 proves that the sender is on this link. RFC 6980: never in fragments. */
-	if (p->protocol == PROTO_ICMPV6 && p->family == 6 && i->type >= 133 && i->type <= 137 && i->code == 0 &&
-	    b->hop_limit == 255 && p->fragment == WEIR_FRAG_NONE)
+	if (p->protocol == PROTO_ICMPV6 && p->family == 6 && i->type >= 133 && i->type <= 137 &&
+	    i->code == 0 && b->hop_limit == 255 && p->fragment == WEIR_FRAG_NONE)
 		p->class = WEIR_CLASS_NEIGHBOUR;
 	return WEIR_PARSED;
 }
@@ -204,7 +208,7 @@ static __always_inline int parse_ip4(struct cursor *c, __u32 left, struct weir_p
 	header = (ip->version_ihl & 15) * 4;
 	if (ip->version_ihl >> 4 != 4 || header < sizeof(*ip))
 		return WEIR_DROP_IP4_HEADER;
-	if (header > sizeof(*ip) && !cur_take(c, header - sizeof(*ip)))
+	if (header > sizeof(*ip) && !cur_skip(c, header - sizeof(*ip)))
 		return WEIR_DROP_IP4_TRUNCATED;
 	total = wire16(ip->total_len);
 	if (total == 0 && left > 65535) {
@@ -231,11 +235,13 @@ static __always_inline int parse_ip4(struct cursor *c, __u32 left, struct weir_p
 /* Extension headers that stand between IPv6 and its payload (RFC 7045). */
 static __always_inline int is_extension(__u8 next)
 {
-	return next == PROTO_HOPOPTS || next == PROTO_ROUTING || next == PROTO_DSTOPTS || next == PROTO_AH ||
-	       next == PROTO_FRAGMENT || next == PROTO_MOBILITY || next == PROTO_HIP || next == PROTO_SHIM6;
+	return next == PROTO_HOPOPTS || next == PROTO_ROUTING || next == PROTO_DSTOPTS ||
+	       next == PROTO_AH || next == PROTO_FRAGMENT || next == PROTO_MOBILITY ||
+	       next == PROTO_HIP || next == PROTO_SHIM6;
 }
 
-static __always_inline int parse_ip6_fragment(const struct wire_frag *f, __u32 len, struct weir_pkt *p)
+static __always_inline int parse_ip6_fragment(const struct wire_frag *f, __u32 len,
+					      struct weir_pkt *p)
 {
 	__u32 off_more = wire16(f->off_more);
 
@@ -246,7 +252,8 @@ static __always_inline int parse_ip6_fragment(const struct wire_frag *f, __u32 l
 }
 
 /* Walks the chain; on return p->protocol is the last header's and b->len what is behind the chain. */
-static __always_inline int parse_ip6_chain(struct cursor *c, __u8 next, struct l4_bounds *b, struct weir_pkt *p)
+static __always_inline int parse_ip6_chain(struct cursor *c, __u8 next, struct l4_bounds *b,
+					   struct weir_pkt *p)
 {
 	struct wire_ext *x;
 	__u32 len;
@@ -263,12 +270,11 @@ static __always_inline int parse_ip6_chain(struct cursor *c, __u8 next, struct l
 			len = (x->len + 2) * 4;
 		else if (next != PROTO_FRAGMENT)
 			len = (x->len + 1) * 8;
-		if (len < sizeof(*x) || len > b->len)
+		if (len < sizeof(*x) || len > b->len || !cur_skip(c, len - sizeof(*x)))
 			return WEIR_DROP_IP6_EXT_TRUNCATED;
-		if (len > sizeof(*x) && !cur_take(c, len - sizeof(*x)))
-			return WEIR_DROP_IP6_EXT_TRUNCATED;
-		b->len -= len;
-		if (next == PROTO_FRAGMENT && parse_ip6_fragment((void *)x, b->len, p) != WEIR_PARSED)
+		b->len = cur_blur(c, b->len - len, 0xffffff);
+		if (next == PROTO_FRAGMENT &&
+		    parse_ip6_fragment((void *)x, b->len, p) != WEIR_PARSED)
 			return WEIR_DROP_FRAGMENT;
 		next = x->next_header;
 		if (p->fragment == WEIR_FRAG_REST)
@@ -314,9 +320,10 @@ static __always_inline int parse_ip6(struct cursor *c, __u32 left, struct weir_p
 /* @frame_len: bytes of the whole frame; more than @data_end - @data where it has several buffers (xdp.frags): all
  * headers must then lie in the first. Fills @p always; returns WEIR_PARSED or the enum weir_reason to end with.
  */
-static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_len, struct weir_pkt *p)
+static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_len,
+				      struct weir_pkt *p)
 {
-	struct cursor c = {.pos = data, .end = data_end};
+	struct cursor c = {.data = data, .end = data_end, .noise = frame_len};
 	struct wire_eth *eth;
 	struct wire_vlan *tag;
 	__be16 type;

@@ -46,25 +46,50 @@ static __always_inline struct weir_meta *seeds(void)
 }
 
 /* Per word of the group: what makes it busy now (weir/idle.h). */
-static __always_inline void idle_params(const struct weir_policy *pol, const struct weir_group *g, __u64 now_ns, __u32 n,
-					struct weir_idle *ret)
+static __always_inline void idle_params(const struct weir_policy *pol, const struct weir_group *g,
+					__u64 now_ns, __u32 n, struct weir_idle *ret)
 {
 	__u32 i;
 
 #pragma unroll
 	for (i = 0; i < n; i++)
-		ret[i] = weir_idle_word(&pol->limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)], g->role[i], now_ns);
+		ret[i] = weir_idle_of(&pol->limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)], g->role[i],
+				      now_ns);
 }
 
-static __always_inline bool slot_idle(const __u32 *words, const struct weir_idle *idle, __u32 n)
+/* The scans have no branches: the bucket's slots become a mask of four bits, and the highest bit counts. That is quick
+ * where the branch predictor knows nothing (random sources), and leaves the verifier one path instead of five.
+ */
+#define NO_SLOT (-1)
+
+static __always_inline __u32 is_zero32(__u32 x)
 {
-	bool busy = false;
-	__u32 i;
+	return ~(x | -x) >> 31;
+}
+
+static __always_inline __u32 is_zero64(__u64 x)
+{
+	return ~(x | -x) >> 63;
+}
+
+static __always_inline int highest(__u32 mask)
+{
+	return mask ? (int)(0x3333333322221100ull >> (mask * 4 & 63) & 3) : NO_SLOT;
+}
+
+/* 1 if no word is busy (see weir_idle_busy). */
+static __always_inline __u32 slot_idle(const __u32 *words, const struct weir_idle *idle, __u32 n)
+{
+	__u32 i, busy = 0;
 
 #pragma unroll
-	for (i = 0; i < n; i++)
-		busy |= weir_idle_busy(&idle[i], words[i]);
-	return !busy;
+	for (i = 0; i < n; i++) {
+		__u64 below = (__u64)(__u32)(words[i] - idle[i].lo) -
+			      idle[i].range; /* upper half all ones: below */
+
+		busy |= (below >> 63) & (1 ^ is_zero32(words[i]));
+	}
+	return busy ^ 1;
 }
 
 static __always_inline struct weir_bucket4 *bucket4(const struct weir_policy *pol, __u32 index)
@@ -85,41 +110,42 @@ static __always_inline struct weir_bucket6 *bucket6(const struct weir_policy *po
 
 static __always_inline int scan4(const struct weir_bucket4 *b, __be32 tag)
 {
-	int i, hit = -1;
+	__u32 i, mask = 0;
 
 #pragma unroll
 	for (i = 0; i < WEIR_WAYS; i++)
-		if (*(volatile __be32 *)&b->slot[i].addr == tag)
-			hit = i;
-	return hit;
+		mask |= is_zero32(*(volatile __be32 *)&b->slot[i].addr ^ tag) << i;
+	return highest(mask);
 }
 
 static __always_inline int scan6(const struct weir_bucket6 *b, __u64 tag)
 {
-	int i, hit = -1;
+	__u32 i, mask = 0;
 
 #pragma unroll
 	for (i = 0; i < WEIR_WAYS; i++)
-		if (*(volatile __u64 *)&b->slot[i].tag == tag)
-			hit = i;
-	return hit;
+		mask |= is_zero64(*(volatile __u64 *)&b->slot[i].tag ^ tag) << i;
+	return highest(mask);
 }
 
 /* Index of the slot that now belongs to @tag, or -1: the bucket is full of busy sources. */
 static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const struct weir_idle *idle,
 				  struct weir_counters *count)
 {
-	int i, try, victim, hit;
+	int try, victim, hit;
+	__u32 i, mask;
 	__be32 old;
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
-		victim = -1;
+		mask = 0;
 #pragma unroll
 		for (i = 0; i < WEIR_WAYS; i++)
-			if (!b->slot[i].addr || slot_idle(b->slot[i].word, idle, WEIR_WORDS4))
-				victim = i;
+			mask |= (is_zero32(b->slot[i].addr) |
+				 slot_idle(b->slot[i].word, idle, WEIR_WORDS4))
+				<< i;
+		victim = highest(mask);
 		if (victim < 0 || victim >= WEIR_WAYS)
-			return -1;
+			return NO_SLOT;
 		old = b->slot[victim].addr;
 		__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 		if (__sync_val_compare_and_swap(&b->slot[victim].addr, old, tag) == old) {
@@ -134,23 +160,26 @@ static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const stru
 		if (hit >= 0)
 			return hit;
 	}
-	return -1;
+	return NO_SLOT;
 }
 
 static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struct weir_idle *idle,
 				  struct weir_counters *count)
 {
-	int i, try, victim, hit;
+	int try, victim, hit;
+	__u32 i, mask;
 	__u64 old;
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
-		victim = -1;
+		mask = 0;
 #pragma unroll
 		for (i = 0; i < WEIR_WAYS; i++)
-			if (!b->slot[i].tag || slot_idle(b->slot[i].word, idle, WEIR_WORDS6))
-				victim = i;
+			mask |= (is_zero64(b->slot[i].tag) |
+				 slot_idle(b->slot[i].word, idle, WEIR_WORDS6))
+				<< i;
+		victim = highest(mask);
 		if (victim < 0 || victim >= WEIR_WAYS)
-			return -1;
+			return NO_SLOT;
 		old = b->slot[victim].tag;
 		__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 		if (__sync_val_compare_and_swap(&b->slot[victim].tag, old, tag) == old) {
@@ -165,22 +194,33 @@ static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struc
 		if (hit >= 0)
 			return hit;
 	}
-	return -1;
+	return NO_SLOT;
+}
+
+/* A slot of a prefix longer than /64 has a hash for its tag; its last four words hold the address, for people. */
+static __always_inline void show_address(const union weir_addr *a, __u8 prefix_len, __u32 *words)
+{
+	__be64 low = a->half[1] & weir_mask64(prefix_len - 64);
+
+	words[0] = a->word[0];
+	words[1] = a->word[1];
+	words[2] = (__u32)low;
+	words[3] = (__u32)(low >> 32);
 }
 
 /* The entry that all sources of a /24 or /48 share while their bucket is full. */
-static __always_inline __u32 *spill_words(struct charge *k, const struct weir_meta *m, __u32 group)
+static __always_inline __u32 *spill_words(struct charge *k, __u32 index, bool v6)
 {
-	__u32 index = weir_key_spill(k->pkt->family, &k->pkt->src, group, m->seed, k->pol->sources_bank);
 	struct weir_spill *s = bpf_map_lookup_elem(&spill, &index);
 
 	k->count->bucket_full++;
 	k->shared = true;
-	return s ? s->word : NULL;
+	return !s ? NULL : v6 ? s->word : &s->word[1]; /* pairs are aligned as in a slot */
 }
 
 /* Judges the limits of IPv4 group @g. Returns 0 to go on, or JUDGED(). A function of its own: verified once. */
-__noinline int judge4(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g, __u32 matched)
+__noinline int judge4(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g,
+		      __u32 matched)
 {
 	struct weir_idle idle[WEIR_WORDS4];
 	struct charge k = {.pol = pol, .pkt = p, .now_ns = now_ns};
@@ -196,8 +236,8 @@ __noinline int judge4(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns,
 	if (!pol || !p || !k.count || !m)
 		return 0;
 	group = &pol->group4[g & (WEIR_GROUPS_MAX - 1)];
-	tag = weir_key4_tag(p->src.word[0], group->prefix_len);
-	b = bucket4(pol, weir_key4_bucket(tag, m->seed, group->base, group->bits));
+	tag = weir_tag4(p->src.word[0], group->prefix_len);
+	b = bucket4(pol, weir_bucket_of4(tag, m->seed, group->base, group->bits));
 	if (!b)
 		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
 	hit = scan4(b, tag);
@@ -207,12 +247,16 @@ __noinline int judge4(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns,
 	}
 	if (hit >= 0 && hit < WEIR_WAYS)
 		return judge_words(&k, group, matched, b->slot[hit].word, WEIR_WORDS4, false);
-	words = spill_words(&k, m, g);
+	words = spill_words(&k,
+			    weir_spill_of4(p->src.word[0], group->prefix_len, g, m->seed,
+					   pol->sources_bank),
+			    false);
 	return words ? judge_words(&k, group, matched, words, WEIR_WORDS4, false) : 0;
 }
 
 /* The same for IPv6. */
-__noinline int judge6(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g, __u32 matched)
+__noinline int judge6(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g,
+		      __u32 matched)
 {
 	struct weir_idle idle[WEIR_WORDS6];
 	struct charge k = {.pol = pol, .pkt = p, .now_ns = now_ns};
@@ -228,8 +272,8 @@ __noinline int judge6(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns,
 	if (!pol || !p || !k.count || !m)
 		return 0;
 	group = &pol->group6[g & (WEIR_GROUPS_MAX - 1)];
-	tag = weir_key6_tag(&p->src, group->prefix_len, m->seed);
-	b = bucket6(pol, weir_key6_bucket(tag, m->seed, group->base, group->bits));
+	tag = weir_tag6(&p->src, group->prefix_len, m->seed);
+	b = bucket6(pol, weir_bucket_of6(tag, m->seed, group->base, group->bits));
 	if (!b)
 		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
 	hit = scan6(b, tag);
@@ -237,11 +281,14 @@ __noinline int judge6(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns,
 		idle_params(pol, group, now_ns, WEIR_WORDS6, idle);
 		hit = claim6(b, tag, idle, k.count);
 		if (hit >= 0 && hit < WEIR_WAYS && group->prefix_len > 64)
-			weir_key6_show(&p->src, group->prefix_len, &b->slot[hit].word[2]);
+			show_address(&p->src, group->prefix_len, &b->slot[hit].word[2]);
 	}
 	if (hit >= 0 && hit < WEIR_WAYS)
 		return judge_words(&k, group, matched, b->slot[hit].word, WEIR_WORDS6, true);
-	words = spill_words(&k, m, g);
+	words = spill_words(&k,
+			    weir_spill_of6(&p->src, group->prefix_len, g, m->seed,
+					   pol->sources_bank),
+			    true);
 	return words ? judge_words(&k, group, matched, words, WEIR_WORDS6, true) : 0;
 }
 

@@ -16,7 +16,8 @@ static __always_inline struct weir_count *reason_count(struct weir_reason_counts
 }
 
 /* Hands one drop to the agent unless this second's share of this CPU is used up. Never waits. */
-__noinline int event_sample(struct weir_pkt *p, __u32 judged, __u32 ifindex, __u32 per_second, __u32 monitor)
+__noinline int event_sample(struct weir_pkt *p, __u32 judged, __u32 ifindex, __u32 per_second,
+			    __u32 monitor)
 {
 	struct weir_counters *c;
 	struct weir_event *e;
@@ -63,7 +64,8 @@ __noinline int event_sample(struct weir_pkt *p, __u32 judged, __u32 ifindex, __u
 	return 0;
 }
 
-static __always_inline int verdict(struct xdp_md *ctx, const struct weir_policy *pol, struct weir_pkt *p, __u32 judged)
+static __always_inline int verdict(struct xdp_md *ctx, const struct weir_policy *pol,
+				   struct weir_pkt *p, __u32 judged)
 {
 	__u32 reason = judged & 0xff, zero = 0, monitor = pol->flags & WEIR_POLICY_MONITOR;
 	struct weir_counters *c = bpf_map_lookup_elem(&counters, &zero);

@@ -27,14 +27,21 @@ static __always_inline struct weir_policy *policy_now(void)
 	return pol ? pol : &weir_builtin;
 }
 
+static __always_inline __u32 class_reason(__u32 class, bool over)
+{
+	if (class == WEIR_CLASS_ARP)
+		return over ? WEIR_DROP_ARP_FLOOD : WEIR_PASS_ARP;
+	if (class == WEIR_CLASS_NEIGHBOUR)
+		return over ? WEIR_DROP_NEIGHBOUR_FLOOD : WEIR_PASS_NEIGHBOUR;
+	return over ? WEIR_DROP_DHCP_FLOOD : WEIR_PASS_DHCP;
+}
+
 /* ARP, neighbour discovery, DHCP: no list and no source limit touches them; one generous bucket for each class keeps
  * them from being a way round the limits.
  */
-static __always_inline __u32 judge_class(const struct weir_policy *pol, const struct weir_pkt *p, __u64 now_ns)
+static __always_inline __u32 judge_class(const struct weir_policy *pol, const struct weir_pkt *p,
+					 __u64 now_ns)
 {
-	static const __u8 pass[] = {WEIR_PASS_DEFAULT, WEIR_PASS_ARP, WEIR_PASS_NEIGHBOUR, WEIR_PASS_DHCP};
-	static const __u8 drop[] = {WEIR_PASS_DEFAULT, WEIR_DROP_ARP_FLOOD, WEIR_DROP_NEIGHBOUR_FLOOD,
-				    WEIR_DROP_DHCP_FLOOD};
 	const struct weir_class_limit *l = &pol->class_limit[p->class & 3];
 	__u32 class = p->class & 3, old, new, i;
 	struct weir_class_word *w = bpf_map_lookup_elem(&classes, &class);
@@ -44,18 +51,24 @@ static __always_inline __u32 judge_class(const struct weir_policy *pol, const st
 
 		for (i = 0; i < WEIR_CAS_TRIES; i++) {
 			old = *(volatile __u32 *)&w->word;
-			if (!weir_bucket_take(old, now, 1u << (l->frac_bits & 31), l->burst, 0, &new))
-				return JUDGED(drop[class], WEIR_NO_LIMIT);
+			if (!weir_bucket_take(old, now, 1u << (l->frac_bits & 31), l->burst, 0,
+					      &new))
+				return JUDGED(class_reason(class, true), WEIR_NO_LIMIT);
 			if (__sync_val_compare_and_swap(&w->word, old, new) == old)
 				break;
 		}
 	}
-	return JUDGED(pass[class], WEIR_NO_LIMIT);
+	return JUDGED(class_reason(class, false), WEIR_NO_LIMIT);
 }
 
-static __always_inline __u32 judge_limits(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns)
+/* A function of its own: the verifier walks it once, not once for each way through the parser. */
+__noinline int judge_limits(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns)
 {
-	__u32 matched = match_limits(pol, p), g, judged;
+	__u32 matched, g, judged;
+
+	if (!pol || !p)
+		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
+	matched = match_limits(pol, p);
 
 	if (p->family == 4) {
 		for (g = 0; g < WEIR_GROUPS_MAX; g++) {
@@ -101,10 +114,12 @@ static __always_inline __u32 judge(struct weir_policy *pol, struct weir_pkt *p, 
 
 static __always_inline int weir_main(struct xdp_md *ctx, __u32 frame_len)
 {
-	struct weir_policy *pol = policy_now();
+	struct weir_policy *pol;
 	struct weir_pkt pkt;
-	int parsed = weir_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, frame_len, &pkt);
+	int parsed =
+		weir_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, frame_len, &pkt);
 
+	pol = policy_now();
 	return verdict(ctx, pol, &pkt, judge(pol, &pkt, parsed));
 }
 
