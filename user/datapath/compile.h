@@ -20,19 +20,23 @@ struct weir_compiled {
 	struct weir_limit_name names[WEIR_STATS_MAX];
 	struct weir_net *nets; /* prefixes that limits match on */
 	size_t n_nets;
-	bool new_tables; /* words moved or changed units: state must be copied into new tables */
+	bool new_tables; /* no old tables, or words moved or changed units: state must be copied into new ones */
 };
 
 /* @old, @old_names: the policy in force and its `limits` map, or NULL. @buckets4, @buckets6: sizes of the state
  * tables. @jiffy_ns: step of the coarse clock. Returns 0 and *ret (heap; weir_compiled_free), -EINVAL with @e where a
  * limit cannot be represented: names the limit, the value and what would be right.
+ * Banks and WEIR_POLICY_LISTS are as in @old (0 without): the caller changes those that it refills. A counter index
+ * whose name differs from @old_names belongs to another limit now: its counters begin at zero.
  */
-int weir_compile(const struct weir_conf *conf, const struct weir_policy *old, const struct weir_limit_name *old_names,
-		 __u32 buckets4, __u32 buckets6, __u64 jiffy_ns, struct weir_compiled **ret, struct weir_error *e);
+int weir_compile(const struct weir_conf *conf, const struct weir_policy *old,
+		 const struct weir_limit_name *old_names, __u32 buckets4, __u32 buckets6,
+		 __u64 jiffy_ns, struct weir_compiled **ret, struct weir_error *e);
 void weir_compiled_free(struct weir_compiled *c);
 
 /* New sources a second that the tables absorb at 25 % busy slots, by this limit alone (for `weir check`). */
-__u64 weir_compile_new_sources_per_second(const struct weir_policy *p, unsigned limit, int family, __u32 buckets);
+__u64 weir_compile_new_sources_per_second(const struct weir_policy *p, unsigned limit, int family,
+					  __u32 buckets);
 /* Relative error of the rate by rounding mult, and how long until its word wraps. */
 double weir_compile_rate_error(const struct weir_conf_limit *l, const struct weir_limit *c);
 __u64 weir_compile_wrap_ns(const struct weir_limit *c);

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* From configuration to policy: whose counters are whose, whether the state tables can stay as they are, and the parts
+ * of compile_units.c, compile_match.c and layout.c put together. Called by datapath.c and, for its verdict alone, by `weir check`.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "user/base/cleanup.h"
+#include "user/datapath/compile.h"
+#include "user/datapath/compile_int.h"
+
+/* Aggregates for what must work for anything else to work, far above any sane network's need but low enough that a
+ * flood of such frames does not get past the limits: packets a second, burst.
+ */
+static const struct {
+	__u32 rate, burst;
+} class_rates[] = {
+	[WEIR_CLASS_ARP] = {10000, 20000},
+	[WEIR_CLASS_NEIGHBOUR] = {10000, 20000},
+	[WEIR_CLASS_DHCP] = {1000, 2000},
+};
+
+int weir_compile_blame(const struct weir_conf *conf, const struct weir_conf_limit *l, int r,
+		       struct weir_error *e)
+{
+	if (conf->path && l->line)
+		return weir_error_prefix(e, r, "%s:%d: limit %s", conf->path, l->line, l->name);
+	return weir_error_prefix(e, r, "limit %s", l->name);
+}
+
+/* --- whose counters are whose ---- */
+
+static void identity(const struct weir_conf_limit *l, struct weir_limit_name *ret)
+{
+	*ret = (struct weir_limit_name){
+		.window_ns = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? 0 : l->window_ns,
+		.algorithm = l->algorithm,
+		.bytes = l->bytes,
+		.prefix4 = l->ipv4_prefix,
+		.prefix6 = l->ipv6_prefix,
+		.block = l->block_for_ns != 0,
+	};
+	memcpy(ret->name, l->name, sizeof(ret->name) - 1);
+}
+
+static bool same_identity(const struct weir_limit_name *a, const struct weir_limit_name *b)
+{
+	return !strncmp(a->name, b->name, WEIR_NAME_MAX) && a->window_ns == b->window_ns &&
+	       a->algorithm == b->algorithm && a->bytes == b->bytes && a->prefix4 == b->prefix4 &&
+	       a->prefix6 == b->prefix6;
+}
+
+/* A free index, else that of the limit which has been gone longest. There is always one: of 64, at most 32 are live in
+ * the old policy and at most 32 in the new one.
+ */
+static int spare_stat(const struct weir_limit_name *names, const struct weir_limit_name *old_names)
+{
+	int i, best = -1;
+
+	for (i = 0; i < WEIR_STATS_MAX; i++) {
+		if (!names[i].name[0])
+			return i;
+		if (names[i].live || (old_names && old_names[i].live))
+			continue;
+		if (best < 0 || names[i].limit > names[best].limit)
+			best = i;
+	}
+	return best;
+}
+
+/* Gives each limit its counter index: the one it had, by identity, if it is known. */
+static int assign_stats(const struct weir_conf *conf, const struct weir_limit_name *old_names,
+			struct weir_compiled *c, struct weir_error *e)
+{
+	struct weir_limit_name want;
+	size_t i;
+	int s;
+
+	if (old_names)
+		memcpy(c->names, old_names, sizeof(c->names));
+	for (s = 0; s < WEIR_STATS_MAX; s++) {
+		c->names[s].name[WEIR_NAME_MAX - 1] = '\0';
+		if (c->names[s].live)
+			c->names[s].limit = 0;
+		else if (c->names[s].name[0] && c->names[s].limit < 255)
+			c->names[s].limit++; /* of a limit that has gone: for how many policies */
+		c->names[s].live = 0;
+	}
+	for (i = 0; i < conf->n_limits; i++) {
+		identity(&conf->limits[i], &want);
+		for (s = 0; s < WEIR_STATS_MAX; s++)
+			if (!c->names[s].live && same_identity(&c->names[s], &want))
+				break;
+		c->policy.limit[i].stat = s < WEIR_STATS_MAX ? s : WEIR_NO_LIMIT;
+		if (s < WEIR_STATS_MAX) {
+			want.live = 1;
+			want.limit = i;
+			c->names[s] = want;
+		}
+	}
+	for (i = 0; i < conf->n_limits; i++) {
+		if (c->policy.limit[i].stat != WEIR_NO_LIMIT)
+			continue;
+		s = spare_stat(c->names, old_names);
+		if (s < 0)
+			return weir_error_set(e, -ENOSPC, "no counter left for limit %s",
+					      conf->limits[i].name);
+		identity(&conf->limits[i], &c->names[s]);
+		c->names[s].live = 1;
+		c->names[s].limit = i;
+		c->policy.limit[i].stat = s;
+	}
+	return 0;
+}
+
+static const struct weir_limit *old_limit(const struct weir_policy *old,
+					  const struct weir_limit_name *old_names, __u8 stat)
+{
+	unsigned i;
+
+	if (!old || !old_names || stat >= WEIR_STATS_MAX || !old_names[stat].live)
+		return NULL;
+	for (i = 0; i < old->n_limits && i < WEIR_LIMITS_MAX; i++)
+		if (old->limit[i].stat == stat)
+			return &old->limit[i];
+	return NULL;
+}
+
+/* Do words written under @was mean the same under @is? A smaller burst or block must be copied to clamp what is above
+ * it; with a block_for, where the burst ends is where the penalty begins.
+ */
+static bool same_units(const struct weir_limit *was, const struct weir_limit *is)
+{
+	if (was->algorithm != is->algorithm || was->mult != is->mult || was->shift != is->shift ||
+	    was->frac_bits != is->frac_bits || was->window_ns != is->window_ns ||
+	    was->count_bits != is->count_bits || was->tick_shift != is->tick_shift ||
+	    (was->flags & WEIR_LIMIT_PAIR) != (is->flags & WEIR_LIMIT_PAIR))
+		return false;
+	if (is->burst < was->burst || is->block < was->block || is->block_ms < was->block_ms)
+		return false;
+	return is->burst == was->burst || !was->block;
+}
+
+/* --- together ---- */
+
+static int class_limits(struct weir_policy *p, struct weir_error *e)
+{
+	unsigned i;
+	int r;
+
+	for (i = 0; i < ARRAY_LEN(class_rates); i++) {
+		struct weir_conf_limit l = {.rate = class_rates[i].rate,
+					    .rate_per_ns = 1000000000,
+					    .burst = class_rates[i].burst};
+		struct weir_limit c = {};
+		bool fine;
+
+		if (!l.rate)
+			continue;
+		r = weir_units_of(&l, NULL, 0, &c, &fine, e);
+		if (r < 0)
+			return r;
+		p->class_limit[i] = (struct weir_class_limit){.mult = c.mult,
+							      .burst = c.burst,
+							      .shift = c.shift,
+							      .frac_bits = c.frac_bits};
+	}
+	return 0;
+}
+
+static void weir_compiled_freep(struct weir_compiled **c)
+{
+	weir_compiled_free(*c);
+}
+
+int weir_compile(const struct weir_conf *conf, const struct weir_policy *old,
+		 const struct weir_limit_name *old_names, __u32 buckets4, __u32 buckets6,
+		 __u64 jiffy_ns, struct weir_compiled **ret, struct weir_error *e)
+{
+	_cleanup_(weir_compiled_freep) struct weir_compiled *c = calloc(1, sizeof(*c));
+	const struct weir_limit *was;
+	struct weir_policy *p;
+	bool fine;
+	size_t i;
+	int r;
+
+	if (!c)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	p = &c->policy;
+	if (conf->n_limits > WEIR_LIMITS_MAX)
+		return weir_error_set(e, -EINVAL, "packet_limits: %zu limits (at most %u)",
+				      conf->n_limits, WEIR_LIMITS_MAX);
+	p->n_limits = conf->n_limits;
+	p->generation = old ? old->generation + 1 : 1;
+	p->flags = conf->mode == WEIR_MODE_MONITOR ? WEIR_POLICY_MONITOR : 0;
+	p->events_per_second = conf->events_per_second;
+	if (old) {
+		p->sources_bank = old->sources_bank;
+		p->lists_bank = old->lists_bank;
+		p->nets_bank = old->nets_bank;
+		p->flags |= old->flags & WEIR_POLICY_LISTS;
+	}
+	r = assign_stats(conf, old_names, c, e);
+	if (r < 0)
+		return r;
+	for (i = 0; i < conf->n_limits; i++) {
+		was = old_limit(old, old_names, p->limit[i].stat);
+		r = weir_units_of(&conf->limits[i], was, jiffy_ns, &p->limit[i], &fine, e);
+		if (r < 0)
+			return weir_compile_blame(conf, &conf->limits[i], r, e);
+		if (fine)
+			p->flags |= WEIR_POLICY_FINE_CLOCK;
+		c->new_tables |= was && !same_units(was, &p->limit[i]);
+	}
+	r = class_limits(p, e);
+	if (r < 0)
+		return r;
+	r = weir_compile_match(conf, c, e);
+	if (r < 0)
+		return r;
+	r = weir_layout_place(conf, old_names ? old : NULL, buckets4, buckets6, p, e);
+	if (r < 0)
+		return r;
+	if (!old || !old_names || !weir_layout_same(old, p))
+		c->new_tables = true;
+	*ret = TAKE_PTR(c);
+	return 0;
+}
+
+void weir_compiled_free(struct weir_compiled *c)
+{
+	if (!c)
+		return;
+	free(c->nets);
+	free(c);
+}
