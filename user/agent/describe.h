@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Limits in words, and what changed between two configurations, a line each: for the log of a reload, `weir limit
+ * list` and `weir limit diff`. Pure functions. Called by the agent and the commands.
+ */
+#ifndef WEIR_AGENT_DESCRIBE_H
+#define WEIR_AGENT_DESCRIBE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "user/config/conf.h"
+
+#define WEIR_DESCRIBE_MAX 256
+
+/* "20000/s, burst 20000, block_for 10s", "500 in 1s (fixed-window)". Returns @buf. */
+const char *weir_describe_limit(const struct weir_conf_limit *l,
+				char buf[static WEIR_DESCRIBE_MAX]);
+/* "source", "source /24 and /48", "destination", "all". */
+const char *weir_describe_per(const struct weir_conf_limit *l, char buf[static WEIR_DESCRIBE_MAX]);
+const char *weir_algorithm_name(enum weir_algorithm a);
+const char *weir_mode_name(enum weir_mode m);
+const char *weir_attach_name(enum weir_attach a);
+
+typedef void (*weir_describe_fn)(void *arg, const char *line);
+/* Calls @fn for each difference; returns how many. Lists made of files are compared by weir_book_compare, not here. */
+size_t weir_describe_diff(const struct weir_conf *from, const struct weir_conf *to,
+			  weir_describe_fn fn, void *arg);
+
+/* The first setting that differs and takes effect only at a start (NULL if none). */
+const char *weir_describe_needs_restart(const struct weir_conf *from, const struct weir_conf *to);
+
+const struct weir_conf_limit *weir_conf_find_limit(const struct weir_conf *c, const char *name);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the kernel counted, and how fast it is counting now: the agent reads the counters once a second and keeps the
+ * difference. Also the last packet events, and the cap on how many are written. Called by the agent's loop.
+ */
+#ifndef WEIR_AGENT_METER_H
+#define WEIR_AGENT_METER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "user/datapath/datapath.h"
+#include "weir/maps.h"
+
+/* Counters at two moments. */
+struct weir_meter {
+	struct weir_counters now, before;
+	__u64 now_ns, before_ns; /* 0 = not yet */
+};
+void weir_meter_update(struct weir_meter *m, const struct weir_counters *c, __u64 now_ns);
+/* (now - before) a second; 0 if a counter began anew. @now and @before point into m->now and m->before. */
+__u64 weir_meter_rate(const struct weir_meter *m, __u64 now, __u64 before);
+/* Counters as an array by enum weir_reason. */
+const struct weir_count *weir_meter_reasons(const struct weir_reason_counts *r);
+const char *weir_reason_name(unsigned reason);
+const char *weir_reason_text(unsigned reason);
+
+/* Reasons that have counted something: [{"reason","action","packets","bytes","packets_per_second",...}]. */
+json_t *weir_meter_reasons_json(const struct weir_meter *m, bool would);
+/* {"packets","bytes","packets_per_second","bytes_per_second"} */
+json_t *weir_meter_count_json(const struct weir_meter *m, const struct weir_count *now,
+			      const struct weir_count *before);
+
+/* --- events ---- */
+#define WEIR_EVENTS_KEPT 1000
+
+struct weir_event_record {
+	struct weir_event event;
+	__s64 wall_ms;
+	char limit[WEIR_NAME_MAX]; /* "" = none */
+	char ifname[16];
+};
+
+struct weir_event_log {
+	struct weir_event_record item[WEIR_EVENTS_KEPT];
+	__u64 n;	  /* ever recorded; the newest is item[(n - 1) % WEIR_EVENTS_KEPT] */
+	__u64 suppressed; /* over the cap */
+	__u64 second, in_second;
+};
+/* Keeps @event unless @per_second have been kept in this second; NULL if not kept. */
+const struct weir_event_record *weir_events_record(struct weir_event_log *l,
+						   const struct weir_event *event,
+						   const struct weir_limit_name *names,
+						   unsigned per_second, __u64 now_ns,
+						   __s64 wall_ms);
+/* Record @back from the newest (0 = newest); NULL if there is none. */
+const struct weir_event_record *weir_events_at(const struct weir_event_log *l, __u64 back);
+json_t *weir_event_json(const struct weir_event_record *r);
+/* One log line. */
+void weir_event_write(const struct weir_event_record *r);
+
+#endif
