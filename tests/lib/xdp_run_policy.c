@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Policies and lists for xdp_run.h: configuration text through the agent's own parser and compiler into the maps, as
+ * the agent does it but without pins; and lists filled by the description in weir/maps.h alone, so that a test fails
+ * if program and agent only agree with each other.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <cmocka.h>
+
+#include "tests/lib/xdp_run.h"
+#include "tests/lib/xdp_run_int.h"
+#include "user/datapath/table.h"
+
+/* --- policy ---- */
+
+static int new_map(enum bpf_map_type type, uint32_t key, uint32_t value, uint32_t n)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, o,
+		    .map_flags = type == BPF_MAP_TYPE_HASH ? BPF_F_NO_PREALLOC : 0);
+	int fd = bpf_map_create(type, "test", key, value, n, &o);
+
+	if (fd < 0)
+		fail_msg("new inner map: %s", strerror(errno));
+	return fd;
+}
+
+static void put_inner(struct bpf_map *outer, uint32_t bank, int fd)
+{
+	xdp_map_put(outer, bank, &fd);
+	(void)close(fd); /* the outer map holds it */
+}
+
+static void put_nets(struct xdp_run *x, const struct weir_compiled *c)
+{
+	for (int i = 0; i < XDP_SIDES; i++) {
+		int fd = new_map(BPF_MAP_TYPE_HASH, sizeof(struct weir_net_key), 4, 4096);
+
+		for (size_t k = 0; k < c->n_nets; k++)
+			if (bpf_map_update_elem(fd, &c->nets[k].key, &c->nets[k].mask, BPF_NOEXIST))
+				fail_msg("prefix of a limit: %s", strerror(errno));
+		put_inner(x->side[i].skel->maps.nets, c->policy.nets_bank, fd);
+	}
+}
+
+/* Copies live state into tables laid out for @c, as the agent does it. */
+static void move_state(struct xdp_run *x, const struct weir_compiled *old,
+		       const struct weir_compiled *c)
+{
+	for (int i = 0; i < XDP_SIDES; i++) {
+		struct xdp_side *s = &x->side[i];
+		size_t n4 = xdp_table4_bytes(s), n6 = xdp_table6_bytes(s);
+		struct weir_tables from = {.policy = &old->policy, .meta = NULL}, to = from;
+		struct weir_meta meta;
+		uint32_t zero = 0;
+
+		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.meta), &zero, &meta))
+			fail_msg("meta: %s", strerror(errno));
+		from.meta = to.meta = &meta;
+		from.buckets4 = to.buckets4 = x->buckets;
+		from.buckets6 = to.buckets6 = x->buckets;
+		from.t4 = malloc(n4);
+		from.t6 = malloc(n6);
+		if (!from.t4 || !from.t6)
+			fail_msg("no memory");
+		memcpy(from.t4, s->sources, n4);
+		memcpy(from.t6, s->sources6, n6);
+		memset(s->sources, 0, n4);
+		memset(s->sources6, 0, n6);
+		to.t4 = s->sources;
+		to.t6 = s->sources6;
+		to.policy = &c->policy;
+		(void)weir_table_copy(&from, &to, x->now_ns);
+		free(from.t4);
+		free(from.t6);
+	}
+}
+
+/* --- lists ---- */
+
+static void set_bit(__u64 *bits, uint32_t i)
+{
+	bits[i >> 6 & ((1 << (WEIR_FILTER_BITS - 6)) - 1)] |= 1ull << (i & 63);
+}
+
+static void add_length(uint8_t *lens, uint8_t *n, uint8_t len)
+{
+	int at = 0;
+
+	while (at < *n && lens[at] > len)
+		at++;
+	if (at < *n && lens[at] == len)
+		return;
+	memmove(lens + at + 1, lens + at, (size_t)(*n - at));
+	lens[at] = len;
+	(*n)++;
+}
+
+static void filter_add(struct weir_filter *f, const struct xdp_listed *l)
+{
+	const struct weir_prefix *p = &l->prefix;
+	uint32_t first = ntohl(p->addr.word[0]);
+
+	if (p->family == 4) {
+		add_length(f->len4[l->list], &f->n4[l->list], p->len);
+		if (p->len == 32)
+			set_bit(f->exact_bits, weir_filter_exact4(p->addr.word[0]));
+		else
+			for (uint32_t i = first >> 16;
+			     i <=
+			     (p->len >= 16 ? first >> 16 : (first | 0xffffffffu >> p->len) >> 16);
+			     i++)
+				set_bit(f->prefix_bits, i);
+		return;
+	}
+	add_length(f->len6[l->list], &f->n6[l->list], p->len);
+	if (p->len == 128)
+		set_bit(f->exact_bits, weir_filter_exact6(p->addr.word));
+	else if (p->len >= 32)
+		set_bit(f->prefix_bits, weir_filter_prefix6(p->addr.word[0]));
+	else
+		f->wide6 = 1;
+}
+
+static struct bpf_map *outer_of(const struct weir *s, enum weir_list list, int family)
+{
+	struct bpf_map *const m[WEIR_LIST_MAX][2] = {
+		{s->maps.allows, s->maps.allows6},
+		{s->maps.blocks, s->maps.blocks6},
+		{s->maps.guards, s->maps.guards6},
+	};
+
+	return m[list][family == 6];
+}
+
+static void fill_list(struct xdp_run *x, const struct weir *s, enum weir_list list, int family)
+{
+	int fd = new_map(BPF_MAP_TYPE_HASH,
+			 family == 4 ? sizeof(struct weir_prefix4) : sizeof(struct weir_prefix6),
+			 sizeof(struct weir_entry), XDP_LISTED);
+
+	for (size_t i = 0; i < x->n_listed; i++) {
+		const struct xdp_listed *l = &x->listed[i];
+		struct weir_prefix4 k4 = {.prefix_len = l->prefix.len,
+					  .word = l->prefix.addr.word[0]};
+		struct weir_prefix6 k6 = {.prefix_len = l->prefix.len};
+
+		if (l->list != list || l->prefix.family != family)
+			continue;
+		memcpy(k6.ip, l->prefix.addr.ip, 16);
+		if (bpf_map_update_elem(fd, family == 4 ? (void *)&k4 : (void *)&k6, &l->entry,
+					BPF_ANY))
+			fail_msg("list entry: %s", strerror(errno));
+	}
+	put_inner(outer_of(s, list, family), x->bank, fd);
+}
+
+static void fill_lists(struct xdp_run *x)
+{
+	static struct weir_filter f;
+	uint32_t zero = 0;
+
+	x->bank = !x->bank;
+	memset(&f, 0, sizeof(f));
+	for (size_t i = 0; i < x->n_listed; i++)
+		filter_add(&f, &x->listed[i]);
+	for (int i = 0; i < XDP_SIDES; i++) {
+		int fd = new_map(BPF_MAP_TYPE_ARRAY, 4, sizeof(f), 1);
+
+		for (int list = 0; list < WEIR_LIST_MAX; list++) {
+			fill_list(x, x->side[i].skel, (enum weir_list)list, 4);
+			fill_list(x, x->side[i].skel, (enum weir_list)list, 6);
+		}
+		if (bpf_map_update_elem(fd, &zero, &f, BPF_ANY))
+			fail_msg("filter: %s", strerror(errno));
+		put_inner(x->side[i].skel->maps.filter, x->bank, fd);
+	}
+}
+
+static void listed(struct xdp_run *x, enum weir_list list, const struct weir_prefix *p,
+		   uint64_t for_ms, uint32_t flags)
+{
+	struct xdp_listed *l = &x->listed[x->n_listed];
+
+	if (x->n_listed == XDP_LISTED)
+		fail_msg("too many entries");
+	x->n_listed++;
+	l->list = list;
+	l->prefix = *p;
+	l->entry = (struct weir_entry){.expires_ns = for_ms ? x->now_ns + for_ms * 1000000 : 0,
+				       .flags = flags};
+}
+
+static void list_conf(struct xdp_run *x, enum weir_list list, const struct weir_prefix_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		listed(x, list, &l->item[i], 0, 0);
+}
+
+static struct weir_conf *parse(const char *yaml)
+{
+	struct weir_conf_problems problems = {0};
+	struct weir_conf *conf = NULL;
+
+	if (weir_conf_parse("test.yaml", yaml, strlen(yaml), &conf, &problems)) {
+		weir_conf_problems_print(&problems, "test.yaml", stderr);
+		fail_msg("the configuration is refused");
+	}
+	weir_conf_problems_done(&problems);
+	return conf;
+}
+
+/* What xdp_apply() put in force, with lists and mode. */
+static void refresh(struct xdp_run *x)
+{
+	if (!x->compiled)
+		return;
+	x->compiled->policy.lists_bank = (__u8)x->bank;
+	x->compiled->policy.flags &= ~(__u32)WEIR_POLICY_LISTS;
+	if (x->n_listed)
+		x->compiled->policy.flags |= WEIR_POLICY_LISTS;
+	xdp_put_policy(x, &x->compiled->policy);
+}
+
+void xdp_apply(struct xdp_run *x, const char *yaml)
+{
+	struct weir_conf *conf = parse(yaml);
+	struct weir_compiled *old = x->compiled, *c = NULL;
+	struct weir_error e = {""};
+	int r = weir_compile(conf, old ? &old->policy : NULL, old ? old->names : NULL, x->buckets,
+			     x->buckets, 4000000, &c, &e);
+
+	if (r)
+		fail_msg("the limits are refused: %s", e.text);
+	c->policy.sources_bank = 0;
+	c->policy.nets_bank = old ? !old->policy.nets_bank : 0;
+	if (conf->mode == WEIR_MODE_MONITOR)
+		c->policy.flags |= WEIR_POLICY_MONITOR;
+	put_nets(x, c);
+	for (int i = 0; i < XDP_SIDES; i++)
+		for (uint32_t k = 0; k < WEIR_STATS_MAX; k++)
+			xdp_map_put(x->side[i].skel->maps.limits, k, &c->names[k]);
+	if (old && c->new_tables)
+		move_state(x, old, c);
+	if (!old) {
+		list_conf(x, WEIR_LIST_ALLOW, &conf->allow);
+		list_conf(x, WEIR_LIST_BLOCK, &conf->block);
+		list_conf(x, WEIR_LIST_GUARD, &conf->never_block);
+	}
+	x->compiled = c;
+	fill_lists(x);
+	refresh(x);
+	weir_compiled_free(old);
+	weir_conf_free(x->conf);
+	x->conf = conf;
+}
+
+void xdp_set_mode(struct xdp_run *x, bool monitor)
+{
+	if (!x->compiled)
+		fail_msg("no policy");
+	x->compiled->policy.flags &= ~(__u32)WEIR_POLICY_MONITOR;
+	if (monitor)
+		x->compiled->policy.flags |= WEIR_POLICY_MONITOR;
+	refresh(x);
+}
+
+static void forget(struct xdp_run *x)
+{
+	weir_compiled_free(x->compiled);
+	weir_conf_free(x->conf);
+	x->compiled = NULL;
+	x->conf = NULL;
+}
+
+struct xdp_run *xdp_run_sized(const char *yaml, uint32_t buckets)
+{
+	struct xdp_run *x = xdp_run_builtin();
+
+	x->buckets = buckets;
+	x->forget = forget;
+	xdp_apply(x, yaml);
+	return x;
+}
+
+struct xdp_run *xdp_run(const char *yaml)
+{
+	return xdp_run_sized(yaml, XDP_BUCKETS);
+}
+
+static void add(struct xdp_run *x, enum weir_list list, const char *text, uint64_t for_ms,
+		uint32_t flags)
+{
+	struct weir_prefix p;
+
+	if (weir_prefix_parse(text, strlen(text), false, &p))
+		fail_msg("no prefix: %s", text);
+	listed(x, list, &p, for_ms, flags);
+	fill_lists(x);
+	refresh(x);
+}
+
+void xdp_allow(struct xdp_run *x, const char *prefix, uint64_t for_ms)
+{
+	add(x, WEIR_LIST_ALLOW, prefix, for_ms, 0);
+}
+
+void xdp_block(struct xdp_run *x, const char *prefix, uint64_t for_ms)
+{
+	add(x, WEIR_LIST_BLOCK, prefix, for_ms, 0);
+}
+
+void xdp_block_force(struct xdp_run *x, const char *prefix)
+{
+	add(x, WEIR_LIST_BLOCK, prefix, 0, WEIR_ENTRY_FORCE);
+}
+
+void xdp_guard(struct xdp_run *x, const char *prefix)
+{
+	add(x, WEIR_LIST_GUARD, prefix, 0, 0);
+}
