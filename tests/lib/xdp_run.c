@@ -339,6 +339,7 @@ enum weir_reason xdp_verdict(struct xdp_run *x, const struct pkt *p)
 			fail_msg("not one named verdict");
 		}
 	}
+	xdp_cover((unsigned)r[0]);
 	return (enum weir_reason)r[0];
 }
 
