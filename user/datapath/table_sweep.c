@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Takes state out of the tables while the XDP program goes on: the sweep of idle slots, which the agent's timer calls,
+ * and `weir limit reset`.
+ */
+#include "user/datapath/table.h"
+#include "user/datapath/table_int.h"
+
+/* --- releasing ---- */
+
+/* Sets words of a slot to zero that were idle in @snapshot and have not changed since. */
+static void clear_idle_words(const struct weir_side *s, const struct weir_group *g,
+			     const struct weir_idle *idle, __u32 *words, const __u32 *snapshot)
+{
+	__u64 pair;
+	__u32 word;
+	unsigned w;
+
+	for (w = 0; w < s->words; w++) {
+		bool is_pair = w + 1 < s->words && g->role[w] != WEIR_WORD_FREE &&
+			       g->owner[w] == g->owner[w + 1] &&
+			       (g->role[w + 1] == WEIR_WORD_HIGH || g->role[w] == WEIR_WORD_HIGH);
+
+		if (is_pair) {
+			pair = weir_pair_of(snapshot, w);
+			if (pair && !weir_side_busy(&idle[w], &snapshot[w], 2))
+				(void)__atomic_compare_exchange_n((__u64 *)(void *)&words[w], &pair,
+								  0, false, __ATOMIC_RELAXED,
+								  __ATOMIC_RELAXED);
+			w++;
+			continue;
+		}
+		word = snapshot[w];
+		if (g->role[w] != WEIR_WORD_FREE && word && !weir_idle_busy(idle[w], word))
+			(void)__atomic_compare_exchange_n(&words[w], &word, 0, false,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	}
+}
+
+static bool clear_tag(const struct weir_side *s, __u32 bucket, unsigned way, __u64 tag)
+{
+	__u32 tag4 = (__u32)tag;
+
+	if (s->v6)
+		return __atomic_compare_exchange_n(&s->t6[bucket].slot[way].tag, &tag, 0, false,
+						   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&s->t4[bucket].slot[way].addr, &tag4, 0, false,
+					   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* An idle slot first loses its tag, then its words, each only if it has not changed: a newcomer that claims the slot in
+ * between keeps what it charges. What remains is what a takeover by the program itself has: a packet of the old source
+ * that had found the slot before charges whoever has it next. In a busy slot, words that are idle go to zero as well,
+ * or they would mean a debt again once their clock has wrapped.
+ */
+static void sweep_bucket(const struct weir_side *s, const struct weir_group *g,
+			 const struct weir_idle *idle, __u32 bucket, __u64 *occupied, __u64 *busy,
+			 __u64 *released)
+{
+	__u32 words[WEIR_WORDS_MAX];
+	unsigned way;
+	__u64 tag;
+
+	for (way = 0; way < WEIR_WAYS; way++) {
+		tag = weir_side_tag(s, bucket, way);
+		if (!tag)
+			continue;
+		(*occupied)++;
+		weir_side_snapshot(s, bucket, way, words);
+		if (weir_side_busy(idle, words, s->words))
+			(*busy)++;
+		else if (clear_tag(s, bucket, way, tag))
+			(*released)++;
+		clear_idle_words(s, g, idle, weir_side_words(s, bucket, way), words);
+	}
+}
+
+static void sweep_side(const struct weir_tables *t, bool v6, __u64 now_ns, __u32 first, __u32 n,
+		       struct weir_sweep *add)
+{
+	struct weir_side s = weir_side_of(t, v6);
+	struct weir_idle idle[WEIR_WORDS_MAX];
+	__u64 b, from, to;
+	unsigned g;
+
+	for (g = 0; g < s.n_groups; g++) {
+		const struct weir_group *group = weir_side_group(&s, g);
+
+		if (!group)
+			continue;
+		from = group->base > first ? group->base : first;
+		to = (__u64)group->base + (1ull << group->bits);
+		if (to > (__u64)first + n)
+			to = (__u64)first + n;
+		if (from >= to)
+			continue;
+		weir_side_idle(t->policy, group, s.words, now_ns, idle);
+		for (b = from; b < to; b++)
+			sweep_bucket(&s, group, idle, (__u32)b,
+				     v6 ? &add->occupied6 : &add->occupied4,
+				     v6 ? &add->busy6 : &add->busy4, &add->released);
+	}
+}
+
+void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __u32 n,
+		      struct weir_sweep *add)
+{
+	sweep_side(t, false, now_ns, first, n, add);
+	sweep_side(t, true, now_ns, first, n, add);
+}
+
+/* --- forgetting ---- */
+
+static void forget(const struct weir_side *s, const struct weir_limit *l, __u32 *words)
+{
+	__u8 w = s->v6 ? l->word6 : l->word4, q = s->v6 ? l->penalty6 : l->penalty4;
+
+	if (l->flags & WEIR_LIMIT_PAIR) {
+		if (w + 1u < s->words)
+			__atomic_store_n((__u64 *)(void *)&words[w], 0, __ATOMIC_RELAXED);
+	} else if (w < s->words) {
+		__atomic_store_n(&words[w], 0, __ATOMIC_RELAXED);
+	}
+	if (q < s->words)
+		__atomic_store_n(&words[q], 0, __ATOMIC_RELAXED);
+}
+
+static void reset_side(const struct weir_tables *t, bool v6, unsigned limit,
+		       const union weir_addr *addr)
+{
+	struct weir_side s = weir_side_of(t, v6);
+	unsigned g, way;
+	__u32 b, last;
+	__u64 tag;
+
+	for (g = 0; g < s.n_groups; g++) {
+		const struct weir_group *group = weir_side_group(&s, g);
+
+		if (!group || !(group->limits >> limit & 1))
+			continue;
+		b = group->base;
+		last = group->base + (1u << group->bits) - 1;
+		tag = 0;
+		if (addr) {
+			tag = weir_side_locate(t, group, v6, addr, &b);
+			last = b;
+		}
+		for (; b <= last; b++)
+			for (way = 0; way < WEIR_WAYS; way++)
+				if (!addr || weir_side_tag(&s, b, way) == tag)
+					forget(&s, &t->policy->limit[limit],
+					       weir_side_words(&s, b, way));
+	}
+}
+
+void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
+		      __u8 family)
+{
+	if (limit >= WEIR_LIMITS_MAX)
+		return;
+	if (!addr || family == 4)
+		reset_side(t, false, limit, addr);
+	if (!addr || family == 6)
+		reset_side(t, true, limit, addr);
+}
