@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the values of a configuration mean together: units, defaults that follow from others, contradictions (errors),
+ * and what is allowed but rarely meant (warnings). Called by the readers when a limit or the file is complete, and by
+ * set.c.
+ */
+#include <netinet/in.h>
+#include <string.h>
+
+#include "user/base/str.h"
+#include "user/config/schema.h"
+#include "weir/algo_window.h"
+
+#define NS_PER_S 1000000000ull
+
+/* The value's place in the file; the limit's where the key is absent; NULL outside a file. */
+static const yaml_node_t *at(const struct weir_reader *r, const char *section, const char *name)
+{
+	const struct weir_setting *s = weir_setting_find(section, name);
+	const yaml_node_t *n = r->marks && s ? r->marks->value[s - weir_settings] : NULL;
+
+	return n ? n : r->marks ? r->marks->node : NULL;
+}
+
+static const char *called(const struct weir_conf_limit *l)
+{
+	return *l->name ? l->name : "?";
+}
+
+struct given {
+	__u8 bit;
+	const char *key;
+};
+
+static const struct given bucket_keys[] = {{WEIR_GIVEN_RATE, "rate"}, {WEIR_GIVEN_BURST, "burst"}};
+static const struct given window_keys[] = {{WEIR_GIVEN_LIMIT, "limit"},
+					   {WEIR_GIVEN_WINDOW, "window"}};
+
+/* Keys of the other kind of algorithm. */
+static void refuse_foreign(const struct weir_reader *r, const struct weir_conf_limit *l,
+			   bool bucket)
+{
+	for (size_t i = 0; i < 2; i++) {
+		const struct given *g = bucket ? &window_keys[i] : &bucket_keys[i];
+
+		if (!((l->given | (r->marks ? r->marks->bad : 0)) & g->bit))
+			continue;
+		if (bucket)
+			weir_reader_error(
+				r, at(r, "packet_limits", g->key),
+				"%s: a token-bucket has rate and burst (or say algorithm: "
+				"fixed-window)",
+				g->key);
+		else
+			weir_reader_error(r, at(r, "packet_limits", g->key),
+					  "%s: a %s has limit and window (or leave algorithm out)",
+					  g->key, weir_algorithm_name(l->algorithm));
+	}
+}
+
+static bool has_needed(const struct weir_reader *r, const struct weir_conf_limit *l, bool bucket)
+{
+	__u8 there = (__u8)(l->given | (r->marks ? r->marks->bad : 0));
+	const yaml_node_t *where = r->marks ? r->marks->node : NULL;
+
+	if (bucket && !(there & WEIR_GIVEN_RATE) && !(there & WEIR_GIVEN_LIMIT))
+		weir_reader_error(r, where, "limit \"%s\" has no rate (for example rate: 1000/s)",
+				  called(l));
+	if (!bucket && !(there & WEIR_GIVEN_LIMIT))
+		weir_reader_error(r, where, "limit \"%s\" has no limit (for example limit: 500)",
+				  called(l));
+	if (!bucket && !(there & WEIR_GIVEN_WINDOW))
+		weir_reader_error(r, where, "limit \"%s\" has no window (for example window: 1s)",
+				  called(l));
+	return bucket ? l->given & WEIR_GIVEN_RATE
+		      : (l->given & WEIR_GIVEN_LIMIT) && (l->given & WEIR_GIVEN_WINDOW);
+}
+
+/* Packets or bytes: rate, burst and limit must agree. */
+static bool settle_unit(const struct weir_reader *r, struct weir_conf_limit *l, bool bucket)
+{
+	bool rate_bytes = l->given_bytes & WEIR_GIVEN_RATE;
+
+	if (!bucket) {
+		l->bytes = l->given_bytes & WEIR_GIVEN_LIMIT;
+		return true;
+	}
+	l->bytes = rate_bytes;
+	if (!(l->given & WEIR_GIVEN_BURST) || rate_bytes == !!(l->given_bytes & WEIR_GIVEN_BURST))
+		return true;
+	weir_reader_error(r, at(r, "packet_limits", "burst"),
+			  "burst counts %s but rate counts %s (give both in %s)",
+			  rate_bytes ? "packets" : "bytes", rate_bytes ? "bytes" : "packets",
+			  rate_bytes ? "bytes, for example burst: 4 MB"
+				     : "packets, for example burst: 200");
+	return false;
+}
+
+/* One second's worth, rounded up; bytes: at least one full frame. */
+static __u64 default_burst(const struct weir_conf_limit *l)
+{
+	unsigned __int128 v =
+		((unsigned __int128)l->rate * NS_PER_S + l->rate_per_ns - 1) / l->rate_per_ns;
+
+	if (v > WEIR_BURST_MAX_TOKENS)
+		return WEIR_BURST_MAX_TOKENS;
+	if (l->bytes && v < WEIR_FRAME_BYTES)
+		return WEIR_FRAME_BYTES;
+	return v ? (__u64)v : 1;
+}
+
+static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
+{
+	unsigned __int128 refill, block;
+	char most[WEIR_STR_MAX];
+
+	if (!(l->given & WEIR_GIVEN_BURST))
+		l->burst = default_burst(l);
+	if (l->bytes && l->burst < WEIR_FRAME_MIN_BYTES) {
+		weir_reader_error(r, at(r, "packet_limits", "burst"),
+				  "burst: %llu bytes is smaller than one packet (%d or more)",
+				  l->burst, WEIR_FRAME_BYTES);
+		return;
+	}
+	refill = (unsigned __int128)l->burst * l->rate_per_ns / l->rate;
+	if (refill > 30 * 86400 * (unsigned __int128)NS_PER_S) {
+		weir_reader_error(
+			r, at(r, "packet_limits", "burst"),
+			"limit \"%s\": its burst takes more than 30 days to come back at this rate "
+			"(a smaller burst or a higher rate)",
+			called(l));
+		return;
+	}
+	block = (unsigned __int128)l->rate * l->block_for_ns / l->rate_per_ns;
+	if (l->burst + block > WEIR_BLOCK_MAX_TICKS) {
+		unsigned __int128 fits = (unsigned __int128)(WEIR_BLOCK_MAX_TICKS - l->burst) *
+					 l->rate_per_ns / l->rate;
+
+		fits -= fits % (fits > NS_PER_S ? NS_PER_S : 1000000);
+		weir_reader_error(
+			r, at(r, "packet_limits", "block_for"),
+			"block_for: too long for a token-bucket of this rate (at most %s; or "
+			"algorithm: fixed-window)",
+			weir_str_format_duration((__u64)fits, most));
+	}
+}
+
+static void check_window(const struct weir_reader *r, const struct weir_conf_limit *l)
+{
+	const yaml_node_t *where = at(r, "packet_limits", "limit");
+
+	if (l->algorithm == WEIR_ALGO_SLIDING_WINDOW && l->limit >> WEIR_SLIDING_COUNT_BITS)
+		weir_reader_error(
+			r, where,
+			"limit: %llu is too much for sliding-window-counter (below %llu; a shorter "
+			"window, or fixed-window)",
+			l->limit, 1ull << WEIR_SLIDING_COUNT_BITS);
+	if (l->bytes && l->limit < WEIR_FRAME_MIN_BYTES)
+		weir_reader_error(r, where,
+				  "limit: %llu bytes is smaller than one packet (%d or more)",
+				  l->limit, WEIR_FRAME_BYTES);
+}
+
+/* --- warnings ---- */
+
+static bool any_of(const struct weir_conf_match *m, const __u8 *protocols, size_t n)
+{
+	if (m->any_protocol)
+		return true;
+	for (size_t i = 0; i < n; i++)
+		if (m->protocol[protocols[i]])
+			return true;
+	return false;
+}
+
+static bool nothing_but_tcp(const struct weir_conf_match *m)
+{
+	if (m->has_tcp_flags)
+		return true;
+	if (m->any_protocol)
+		return false;
+	for (unsigned i = 0; i < 256; i++)
+		if (m->protocol[i] && i != IPPROTO_TCP)
+			return false;
+	return true;
+}
+
+/* Families that a set of prefixes leaves: bit 0 = IPv4, bit 1 = IPv6. */
+static unsigned families(const struct weir_net_set *s)
+{
+	unsigned f = 0;
+
+	if (s->n == 0 || s->negate)
+		return 3;
+	for (size_t i = 0; i < s->n; i++)
+		f |= s->item[i].family == 4 ? 1 : 2;
+	return f;
+}
+
+static void warn_never(const struct weir_reader *r, const struct weir_conf_limit *l)
+{
+	static const __u8 with_ports[] = {IPPROTO_TCP, IPPROTO_UDP, IPPROTO_SCTP, IPPROTO_UDPLITE,
+					  IPPROTO_DCCP};
+	static const __u8 tcp[] = {IPPROTO_TCP};
+	const struct weir_conf_match *m = &l->match;
+	const char *why = NULL, *key = "source_port";
+
+	if (m->source_port.n == 0)
+		key = "destination_port";
+	if ((m->source_port.n || m->destination_port.n) &&
+	    !any_of(m, with_ports, ARRAY_LEN(with_ports)))
+		why = "its protocols have no ports";
+	else if (m->has_tcp_flags && !any_of(m, tcp, 1))
+		why = "only tcp has TCP flags", key = "tcp_flags";
+	else if (m->tcp_flags_set & m->tcp_flags_clear)
+		why = "the same TCP flag is asked to be set and clear", key = "tcp_flags";
+	else if (!(families(&m->source) & families(&m->destination)))
+		why = "source and destination are of different families", key = "destination";
+	else if (!m->any_protocol && !any_of(m, (__u8[]){0}, 1)) {
+		bool some = false;
+
+		for (unsigned i = 0; i < 256; i++)
+			some |= m->protocol[i];
+		if (!some)
+			why = "no protocol is left", key = "protocol";
+	}
+	if (why)
+		weir_reader_warn(r, at(r, "packet_limits.match", key),
+				 "limit \"%s\" can never match: %s", called(l), why);
+	else if (m->fragment == 1 &&
+		 (m->source_port.n || m->destination_port.n || m->has_tcp_flags))
+		weir_reader_warn(r, at(r, "packet_limits.match", "fragment"),
+				 "limit \"%s\" sees first fragments only: the others carry neither "
+				 "ports nor "
+				 "TCP flags",
+				 called(l));
+}
+
+static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit *l)
+{
+	__u64 room = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? l->burst : l->limit;
+	const char *key = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? "burst" : "limit";
+
+	warn_never(r, l);
+	if (l->bytes && room < WEIR_FRAME_BYTES)
+		weir_reader_warn(r, at(r, "packet_limits", key),
+				 "%s: a full frame of %d bytes never passes, even alone", key,
+				 WEIR_FRAME_BYTES);
+	if (l->block_for_ns && !nothing_but_tcp(&l->match))
+		weir_reader_warn(
+			r, at(r, "packet_limits", "block_for"),
+			"block_for: anyone can send %s in somebody else's name, and you would "
+			"block "
+			"them (leave block_for out, match protocol: tcp, or list under never_block "
+			"who must get through)",
+			l->match.any_protocol ? "packets" : "these packets");
+	if (l->ipv6_prefix > 64 && (families(&l->match.source) & 2))
+		weir_reader_warn(r, at(r, "packet_limits", "ipv6_prefix"),
+				 "ipv6_prefix: %u counts each address by itself, and one IPv6 host "
+				 "has a whole "
+				 "/64 of them to change between",
+				 l->ipv6_prefix);
+}
+
+void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
+{
+	const bool bucket = l->algorithm == WEIR_ALGO_TOKEN_BUCKET;
+	const struct weir_setting *name = weir_setting_find("packet_limits", "name");
+	size_t before = r->problems->n_errors;
+
+	if (!*l->name && r->marks && !r->marks->value[name - weir_settings])
+		weir_reader_error(r, r->marks->node,
+				  "a limit without a name (for example name: per-source)");
+	refuse_foreign(r, l, bucket);
+	if (!has_needed(r, l, bucket) || !settle_unit(r, l, bucket))
+		return;
+	if (bucket)
+		check_bucket(r, l);
+	else
+		check_window(r, l);
+	if (r->problems->n_errors == before)
+		warn_limit(r, l);
+}
+
+/* --- the file as a whole ---- */
+
+static void warn_at(const struct weir_reader *r, int line, const char *text)
+{
+	weir_problems_add(r->problems, true, NULL, line, 0, "%s", text);
+}
+
+/* allow beats block: what is blocked inside an allowed prefix never is. */
+static void warn_overlap(const struct weir_reader *r, const struct weir_conf *c)
+{
+	char a[WEIR_PREFIX_STRLEN], b[WEIR_PREFIX_STRLEN];
+
+	if (c->allow.n * c->block.n > 1000000)
+		return; /* a help for people who write lists by hand */
+	for (size_t i = 0; i < c->block.n; i++) {
+		for (size_t j = 0; j < c->allow.n; j++) {
+			if (!weir_prefix_contains(&c->allow.item[j], &c->block.item[i]))
+				continue;
+			weir_problems_add(r->problems, true, NULL, c->block.line[i], 0,
+					  "block: %s is inside the allowed %s (line %d), and allow "
+					  "wins: it is "
+					  "not blocked",
+					  weir_prefix_format(&c->block.item[i], b),
+					  weir_prefix_format(&c->allow.item[j], a),
+					  c->allow.line[j]);
+			break;
+		}
+	}
+}
+
+void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
+{
+	char text[160], prefix[WEIR_PREFIX_STRLEN];
+
+	if (r->problems->n_errors || !c->path)
+		return;
+	for (size_t i = 0; i < c->allow.n; i++) {
+		if (c->allow.item[i].len)
+			continue;
+		(void)snprintf(text, sizeof(text),
+			       "allow: %s lets everybody through: no limit acts",
+			       weir_prefix_format(&c->allow.item[i], prefix)); /* it fits */
+		warn_at(r, c->allow.line[i], text);
+	}
+	warn_overlap(r, c);
+	if (c->mode == WEIR_MODE_MONITOR)
+		warn_at(r, 0,
+			"mode: monitor: nothing is dropped (mode: enforce when the numbers look "
+			"right)");
+	if (c->n_interfaces == 0 && c->attach != WEIR_ATTACH_EXTERNAL)
+		warn_at(r, 0,
+			"interfaces: none is named, so nothing is protected (unless -i names one)");
+	if (c->n_limits == 0 && c->block.n == 0 && c->n_block_files == 0)
+		warn_at(r, 0, "no limit and nothing blocked: there is nothing to enforce");
+}
