@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Fails when a reason of weir/reason.h was produced by no packet test. Each packet test binary notes what it produced in
- * coverage/NAME beside itself, anew in each run; this one has the last name and reads them. Notes of binaries that are
+ * coverage/NAME beside itself, anew in each run; scripts/run-tests runs this one last. Notes of binaries that are
  * there no longer do not count.
  */
 #include <dirent.h>
