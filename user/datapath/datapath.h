@@ -17,31 +17,36 @@ struct weir_datapath;
 
 /* What happened at open, for the log and `weir status`. */
 enum weir_adoption {
-	WEIR_ADOPT_FRESH,    /* nothing was there */
-	WEIR_ADOPT_PINS,     /* maps of an earlier agent, all state kept */
-	WEIR_ADOPT_PROGRAM,  /* maps of a program that `ip link` attached */
-	WEIR_ADOPT_PARTLY,   /* some maps had another layout and were made anew: said in the log */
+	WEIR_ADOPT_FRESH,   /* nothing was there */
+	WEIR_ADOPT_PINS,    /* maps of an earlier agent, all state kept */
+	WEIR_ADOPT_PROGRAM, /* maps of a program that `ip link` attached */
+	WEIR_ADOPT_PARTLY,  /* some maps had another layout and were made anew: said in the log */
 };
 
 /* Loads the program. Mounts bpffs at conf->bpffs if nothing is mounted there; makes conf->bpffs/conf->instance; adopts
  * pinned maps whose ABI and layout match (else the maps of a weir program that is attached to one of the interfaces);
  * pins maps and program. Attaches nothing. Needs CAP_BPF + CAP_NET_ADMIN (root).
  */
-int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret, struct weir_error *e);
+int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret,
+		       struct weir_error *e);
 /* Releases descriptors; what is pinned and attached stays. */
 void weir_datapath_free(struct weir_datapath *d);
 enum weir_adoption weir_datapath_adoption(const struct weir_datapath *d);
+/* What was out of the ordinary so far (bpffs mounted, maps made anew and why, ...), one sentence a line; "" = nothing.
+ * For the log.
+ */
+const char *weir_datapath_notes(const struct weir_datapath *d);
 
 /* --- attaching ---- */
 struct weir_attachment {
 	char ifname[16];
 	int ifindex;
 	enum weir_attach how;
-	bool native;         /* false: generic (sits behind GRO) */
-	bool netlink;        /* attached by netlink (chain, or adopted from `ip link`): no pinned link */
+	bool native;  /* false: generic (sits behind GRO) */
+	bool netlink; /* attached by netlink (chain, or adopted from `ip link`): no pinned link */
 	bool attached;
 	__u32 prog_id;
-	char note[128];      /* e.g. why it fell back to generic */
+	char note[128]; /* e.g. why it fell back to generic */
 };
 /* Attaches to one interface as conf->attach and conf->xdp_mode say, or takes over what an earlier agent or `ip link`
  * left, by link update or netlink replace: no frame passes unlimited. Refuses somebody else's program by name and id.
@@ -52,14 +57,15 @@ int weir_datapath_detach(struct weir_datapath *d, const char *ifname, struct wei
 /* Attachments known, also those left by an earlier agent. Returns how many (at most @max written). */
 int weir_datapath_attachments(struct weir_datapath *d, struct weir_attachment *ret, int max);
 /* Without an agent: detaches every interface (or one) of an instance and removes its pins. For `weir detach`. */
-int weir_datapath_detach_pinned(const char *bpffs, const char *instance, const char *ifname, struct weir_error *e);
+int weir_datapath_detach_pinned(const char *bpffs, const char *instance, const char *ifname,
+				struct weir_error *e);
 
 /* --- policy and lists ---- */
 struct weir_list_item {
 	struct weir_prefix prefix;
 	__u64 expires_ns; /* CLOCK_MONOTONIC; 0 = never */
 	__u32 origin;
-	__u32 flags;      /* enum weir_entry_flags */
+	__u32 flags; /* enum weir_entry_flags */
 };
 struct weir_lists {
 	struct weir_list_item *item[WEIR_LIST_MAX];
@@ -74,23 +80,27 @@ int weir_datapath_apply(struct weir_datapath *d, const struct weir_conf *conf, e
 			const struct weir_lists *lists, struct weir_error *e);
 int weir_datapath_set_mode(struct weir_datapath *d, enum weir_mode mode, struct weir_error *e);
 /* Adds (extends) or removes entries in the lists in force, all or nothing. Removing what is not there is success. */
-int weir_datapath_list_add(struct weir_datapath *d, enum weir_list list, const struct weir_list_item *item, size_t n,
-			   struct weir_error *e);
-int weir_datapath_list_del(struct weir_datapath *d, enum weir_list list, const struct weir_prefix *item, size_t n,
-			   struct weir_error *e);
+int weir_datapath_list_add(struct weir_datapath *d, enum weir_list list,
+			   const struct weir_list_item *item, size_t n, struct weir_error *e);
+int weir_datapath_list_del(struct weir_datapath *d, enum weir_list list,
+			   const struct weir_prefix *item, size_t n, struct weir_error *e);
 /* Reads entries back from the kernel (heap, *ret_n of them). */
-int weir_datapath_list_read(struct weir_datapath *d, enum weir_list list, struct weir_list_item **ret, size_t *ret_n);
+int weir_datapath_list_read(struct weir_datapath *d, enum weir_list list,
+			    struct weir_list_item **ret, size_t *ret_n);
 
 /* --- reading ---- */
-const struct weir_policy *weir_datapath_policy(const struct weir_datapath *d);       /* in force; NULL before apply */
-const struct weir_limit_name *weir_datapath_names(const struct weir_datapath *d);    /* WEIR_STATS_MAX of them */
+const struct weir_policy *
+weir_datapath_policy(const struct weir_datapath *d); /* in force; NULL before apply */
+const struct weir_limit_name *
+weir_datapath_names(const struct weir_datapath *d); /* WEIR_STATS_MAX of them */
 /* Views of the tables in force; false if there are none yet. */
 bool weir_datapath_tables(const struct weir_datapath *d, struct weir_tables *ret);
 /* Sum over CPUs. */
 int weir_datapath_counters(const struct weir_datapath *d, struct weir_counters *ret);
 /* Ring buffer: descriptor for the loop, and consume; @fn is called for each event. */
 typedef void (*weir_event_fn)(void *arg, const struct weir_event *event);
-int weir_datapath_events_open(struct weir_datapath *d, weir_event_fn fn, void *arg, struct weir_error *e);
+int weir_datapath_events_open(struct weir_datapath *d, weir_event_fn fn, void *arg,
+			      struct weir_error *e);
 int weir_datapath_events_fd(const struct weir_datapath *d);
 int weir_datapath_events_consume(struct weir_datapath *d);
 /* Memory that the kernel objects take, for `weir status`; name and bytes a row; returns rows. */

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What an earlier agent pinned, or what a weir program that `ip link` attached uses: found, checked against our own
+ * object, and only then taken over. All of it is input. Called by datapath.c at open.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <string.h>
+
+#include "user/datapath/datapath_int.h"
+#include "user/datapath/kernel_error.h"
+#include "weir.skel.h"
+
+#define PROG_MAPS_MAX 64
+
+void weir_found_done(struct weir_found *f)
+{
+	for (int m = 0; m < WEIR_MAP_MAX; m++)
+		closep(&f->fd[m]);
+	closep(&f->old_sources[0]);
+	closep(&f->old_sources[1]);
+	free(f->policy);
+	*f = (struct weir_found){.old_sources = {-1, -1}};
+	for (int m = 0; m < WEIR_MAP_MAX; m++)
+		f->fd[m] = -1;
+}
+
+static void lose(struct weir_found *f, enum weir_map m)
+{
+	closep(&f->fd[m]);
+	f->fd[m] = -1;
+}
+
+static void lose_set(struct weir_found *f, enum weir_map_set set)
+{
+	for (int m = 0; m < WEIR_MAP_MAX; m++) {
+		if (weir_map_desc[m].set == set)
+			lose(f, (enum weir_map)m);
+	}
+}
+
+/* --- programs -------------------------------------------------------------------------------- */
+
+static int prog_info(__u32 id, __u32 *ids, __u32 *n_ids, struct bpf_prog_info *ret)
+{
+	_cleanup_close_ int fd = bpf_prog_get_fd_by_id(id);
+	struct bpf_prog_info info = {0};
+	__u32 len = sizeof(info);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	info.map_ids = (__u64)(unsigned long)ids;
+	info.nr_map_ids = *n_ids;
+	r = bpf_obj_get_info_by_fd(fd, &info, &len);
+	if (r < 0)
+		return r;
+	if (info.nr_map_ids < *n_ids)
+		*n_ids = info.nr_map_ids;
+	*ret = info;
+	return 0;
+}
+
+bool weir_prog_is_weir(__u32 prog_id, __u32 meta_id)
+{
+	__u32 ids[PROG_MAPS_MAX], n = PROG_MAPS_MAX;
+	struct bpf_prog_info info;
+
+	if (!prog_id || prog_info(prog_id, ids, &n, &info) < 0 ||
+	    strncmp(info.name, WEIR_PROG_NAME_START, strlen(WEIR_PROG_NAME_START)) != 0)
+		return false;
+	if (!meta_id)
+		return true;
+	for (__u32 i = 0; i < n; i++) {
+		if (ids[i] == meta_id)
+			return true;
+	}
+	return false;
+}
+
+static void take_map(struct weir_found *f, __u32 id)
+{
+	_cleanup_close_ int fd = bpf_map_get_fd_by_id(id);
+	struct bpf_map_info info = {0};
+	__u32 len = sizeof(info);
+
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return;
+	for (int m = 0; m < WEIR_MAP_MAX; m++) {
+		if (strcmp(info.name, weir_map_desc[m].name) == 0 && f->fd[m] < 0) {
+			f->fd[m] = TAKE_FD(fd);
+			return;
+		}
+	}
+}
+
+/* Maps of the first weir program on one of the interfaces. */
+static bool find_program(char *const *interfaces, size_t n, struct weir_found *f, char where[16])
+{
+	_cleanup_free_ struct weir_iface *list = NULL;
+	size_t n_list = 0;
+
+	if (!n || weir_iface_list(&list, &n_list) < 0)
+		return false;
+	for (size_t i = 0; i < n_list; i++) {
+		__u32 ids[PROG_MAPS_MAX], n_ids = PROG_MAPS_MAX, id = weir_iface_prog(&list[i]);
+		struct bpf_prog_info info;
+		size_t k = 0;
+
+		while (k < n && strcmp(interfaces[k], list[i].name) != 0)
+			k++;
+		if (k == n || !weir_prog_is_weir(id, 0) || prog_info(id, ids, &n_ids, &info) < 0)
+			continue;
+		for (__u32 j = 0; j < n_ids; j++)
+			take_map(f, ids[j]);
+		memcpy(where, list[i].name, 16);
+		return f->fd[WEIR_MAP_META] >= 0;
+	}
+	return false;
+}
+
+/* Whatever of the instance's maps is pinned; how many. */
+static int find_pins(struct weir_datapath *d, struct weir_found *f)
+{
+	int n = 0;
+
+	for (int m = 0; m < WEIR_MAP_MAX; m++) {
+		char name[32];
+		int fd;
+
+		(void)snprintf(name, sizeof(name), "%s%s", weir_map_desc[m].banks ? "outer/" : "",
+			       weir_map_desc[m].name);
+		fd = weir_pin_get(d, name);
+		if (fd >= 0) {
+			f->fd[m] = fd;
+			n++;
+		}
+	}
+	return n;
+}
+
+/* --- is it what our object would make? ------------------------------------------------------- */
+
+static bool same_layout(const struct bpf_map *want, int fd, bool any_size, bool *ret_resized)
+{
+	struct bpf_map_info info = {0};
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return false;
+	if (info.type != bpf_map__type(want) || info.key_size != bpf_map__key_size(want) ||
+	    info.value_size != bpf_map__value_size(want) ||
+	    info.map_flags != bpf_map__map_flags(want))
+		return false;
+	if (info.max_entries == bpf_map__max_entries(want))
+		return true;
+	if (any_size)
+		*ret_resized = true;
+	return any_size;
+}
+
+/* A map of maps is told by what is in it; the layout of an empty one is covered by the ABI number. */
+static bool same_banks(struct bpf_map *want, enum weir_map m, int fd, bool *ret_resized)
+{
+	bool any_size = weir_map_desc[m].set == WEIR_SET_TABLES, some = false;
+
+	for (__u32 bank = 0; bank < (__u32)weir_map_desc[m].banks; bank++) {
+		_cleanup_close_ int inner = -1;
+
+		if (weir_inner_get(fd, bank, &inner) < 0)
+			continue;
+		some = true;
+		if (!same_layout(bpf_map__inner_map(want), inner, any_size, ret_resized))
+			return false;
+	}
+	return some || !any_size;
+}
+
+static int check_meta(struct weir_datapath *d, const struct weir *skel, struct weir_found *f,
+		      bool program)
+{
+	struct weir_meta meta;
+	__u32 zero = 0;
+	bool resized;
+
+	if (f->fd[WEIR_MAP_META] < 0 ||
+	    !same_layout(skel->maps.meta, f->fd[WEIR_MAP_META], false, &resized) ||
+	    bpf_map_lookup_elem(f->fd[WEIR_MAP_META], &zero, &meta) < 0) {
+		weir_note(d, "the maps found say nothing of their version: all made anew");
+		return -ENOENT;
+	}
+	if (program && !meta.magic) /* has seen no packet yet, so it has made no seeds */
+		return 0;
+	if (meta.magic != WEIR_MAGIC || meta.abi != WEIR_ABI) {
+		weir_note(d,
+			  "the maps found are of version %u, this agent's of version %u: all made "
+			  "anew, state and lists in the kernel begin empty",
+			  meta.magic == WEIR_MAGIC ? meta.abi : 0, WEIR_ABI);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static void read_policy(struct weir_found *f)
+{
+	_cleanup_free_ struct weir_policy *p = malloc(sizeof(*p));
+	struct bpf_map_info info = {0};
+	__u32 len = sizeof(info), zero = 0;
+	_cleanup_close_ int fd = -1;
+
+	if (!p || f->fd[WEIR_MAP_POLICY] < 0 || weir_inner_get(f->fd[WEIR_MAP_POLICY], 0, &fd) < 0)
+		return;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0 || info.value_size != sizeof(*p) ||
+	    bpf_map_lookup_elem(fd, &zero, p) < 0)
+		return;
+	if (p->sources_bank > 1 || p->lists_bank > 1 || p->nets_bank > 1 ||
+	    p->n_limits > WEIR_LIMITS_MAX)
+		return;
+	f->policy = TAKE_PTR(p);
+}
+
+/* Tables of another size: those in force are kept to copy from. */
+static void keep_old_tables(struct weir_found *f)
+{
+	if (!f->policy || f->fd[WEIR_MAP_SOURCES] < 0 || f->fd[WEIR_MAP_SOURCES6] < 0)
+		return;
+	if (weir_inner_get(f->fd[WEIR_MAP_SOURCES], f->policy->sources_bank, &f->old_sources[0]) <
+	    0)
+		return;
+	if (weir_inner_get(f->fd[WEIR_MAP_SOURCES6], f->policy->sources_bank, &f->old_sources[1]) <
+	    0)
+		closep(&f->old_sources[0]), f->old_sources[0] = -1;
+}
+
+/* Keeps what fits; returns how many maps must be made anew. */
+static int check(struct weir_datapath *d, struct weir *skel, struct weir_found *f)
+{
+	bool bad[WEIR_MAP_MAX] = {false}, bad_set[4] = {false};
+	char names[256] = "";
+	size_t at = 0;
+	int n_bad = 0;
+
+	read_policy(f);
+	for (int m = 0; m < WEIR_MAP_MAX; m++) {
+		struct bpf_map *want = weir_load_map(skel, (enum weir_map)m);
+		bool resized = false;
+
+		bad[m] = f->fd[m] < 0 || !same_layout(want, f->fd[m], false, &resized) ||
+			 (weir_map_desc[m].banks &&
+			  !same_banks(want, (enum weir_map)m, f->fd[m], &resized));
+		if (resized && !bad[m]) {
+			f->resized = true;
+			bad_set[WEIR_SET_TABLES] = true;
+			continue;
+		}
+		if (!bad[m])
+			continue;
+		n_bad++;
+		bad_set[weir_map_desc[m].set] = true;
+		if (at < sizeof(names))
+			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+					       at ? ", " : "", weir_map_desc[m].name);
+	}
+	if (n_bad)
+		weir_note(d, "maps that were missing or had another layout are made anew: %s",
+			  names);
+	if (bad[WEIR_MAP_SOURCES] || bad[WEIR_MAP_SOURCES6])
+		f->resized = false;
+	if (f->resized)
+		keep_old_tables(f);
+	for (int m = 0; m < WEIR_MAP_MAX; m++) {
+		if (bad[m])
+			lose(f, (enum weir_map)m);
+	}
+	for (int set = WEIR_SET_TABLES; set <= WEIR_SET_NETS; set++) {
+		if (bad_set[set])
+			lose_set(f, (enum weir_map_set)set);
+	}
+	/* a policy speaks of all of these: the new program gets a new one, when limits are applied */
+	if (bad_set[WEIR_SET_TABLES] || bad_set[WEIR_SET_LISTS] || bad_set[WEIR_SET_NETS] ||
+	    bad[WEIR_MAP_LIMITS])
+		lose(f, WEIR_MAP_POLICY);
+	return n_bad;
+}
+
+int weir_adopt(struct weir_datapath *d, char *const *interfaces, size_t n, struct weir_found *ret,
+	       struct weir_error *e)
+{
+	static const int none[WEIR_MAP_MAX] = {[0 ... WEIR_MAP_MAX - 1] = -1};
+	struct weir *skel = NULL;
+	char where[16] = "";
+	bool program = false;
+	int r, n_bad;
+
+	if (find_pins(d, ret) == 0) {
+		program = find_program(interfaces, n, ret, where);
+		if (!program) {
+			weir_found_done(ret);
+			return WEIR_ADOPT_FRESH;
+		}
+	}
+	r = weir_load(d, none, true, &skel, e); /* to compare with */
+	if (r < 0)
+		return r;
+	if (check_meta(d, skel, ret, program) < 0) {
+		struct bpf_map_info info = {0};
+		__u32 len = sizeof(info);
+
+		if (ret->fd[WEIR_MAP_META] >= 0 &&
+		    bpf_obj_get_info_by_fd(ret->fd[WEIR_MAP_META], &info, &len) == 0)
+			d->old_meta_id = info.id;
+		weir__destroy(skel);
+		weir_found_done(ret);
+		return WEIR_ADOPT_PARTLY;
+	}
+	n_bad = check(d, skel, ret);
+	weir__destroy(skel);
+	if (program)
+		weir_note(d, "adopted the maps of the weir program on %s", where);
+	if (ret->resized)
+		weir_note(d, "memory.packet_sources has changed: state is copied into new tables");
+	if (n_bad || ret->resized)
+		return WEIR_ADOPT_PARTLY;
+	return program ? WEIR_ADOPT_PROGRAM : WEIR_ADOPT_PINS;
+}
