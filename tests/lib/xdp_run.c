@@ -49,22 +49,25 @@ static void *map_table(int fd, size_t n)
 
 static void load(struct xdp_side *s, bool frags)
 {
+	struct weir *skel = weir__open();
 	struct bpf_program *p;
 
-	s->skel = weir__open();
-	if (!s->skel)
+	if (!skel)
 		fail_msg("weir.skel.h does not open: %s", strerror(errno));
-	s->skel->rodata->weir_fake_clock = true;
-	(void)bpf_program__set_autoload(s->skel->progs.weir_xdp, !frags);
-	(void)bpf_program__set_autoload(s->skel->progs.weir_xdp_frags, frags);
-	if (weir__load(s->skel))
+	skel->rodata->weir_fake_clock = true;
+	(void)bpf_program__set_autoload(skel->progs.weir_xdp, !frags);
+	(void)bpf_program__set_autoload(skel->progs.weir_xdp_frags, frags);
+	if (weir__load(skel)) {
+		weir__destroy(skel);
 		fail_msg("the program does not load (root? libbpf says why, above)");
-	p = frags ? s->skel->progs.weir_xdp_frags : s->skel->progs.weir_xdp;
+	}
+	p = frags ? skel->progs.weir_xdp_frags : skel->progs.weir_xdp;
+	s->skel = skel;
 	s->fd = bpf_program__fd(p);
-	s->sources = map_table(bpf_map__fd(s->skel->maps.sources_0), xdp_table4_bytes(s));
-	s->sources6 = map_table(bpf_map__fd(s->skel->maps.sources6_0), xdp_table6_bytes(s));
+	s->sources = map_table(bpf_map__fd(skel->maps.sources_0), xdp_table4_bytes(s));
+	s->sources6 = map_table(bpf_map__fd(skel->maps.sources6_0), xdp_table6_bytes(s));
 	s->events = calloc(XDP_EVENTS, sizeof(*s->events));
-	s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.events), on_event, s, NULL);
+	s->ring = ring_buffer__new(bpf_map__fd(skel->maps.events), on_event, s, NULL);
 	if (!s->events || !s->ring)
 		fail_msg("no ring buffer");
 }
@@ -124,12 +127,11 @@ static void reset_side(struct xdp_side *s)
 
 struct xdp_run *xdp_run_builtin(void)
 {
-	if (!run.side[0].skel) {
-		n_cpus = libbpf_num_possible_cpus();
-		libbpf_set_print(quiet);
-		for (int i = 0; i < XDP_SIDES; i++)
+	n_cpus = libbpf_num_possible_cpus();
+	libbpf_set_print(quiet);
+	for (int i = 0; i < XDP_SIDES; i++)
+		if (!run.side[i].skel)
 			load(&run.side[i], i == 1);
-	}
 	if (run.forget)
 		run.forget(&run);
 	run.n_listed = 0;
