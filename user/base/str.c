@@ -222,6 +222,17 @@ int weir_str_size_bytes(const char *s, __u64 *ret_bytes)
 	return weir_str_amount(s, ret_bytes, &bytes);
 }
 
+static unsigned __int128 common_divisor(unsigned __int128 a, unsigned __int128 b)
+{
+	while (b) {
+		unsigned __int128 t = a % b;
+
+		a = b;
+		b = t;
+	}
+	return a;
+}
+
 int weir_str_rate(const char *s, struct weir_rate *ret)
 {
 	const char *slash = strrchr(s, '/'), *end, *unit;
@@ -255,14 +266,14 @@ int weir_str_rate(const char *s, struct weir_rate *ret)
 	/* "0.5/s" is 1 every 2 s: the fraction goes to the period, so that nothing is lost. */
 	r = scale(&d, num, den, &rate.amount);
 	if (r < 0) {
-		unsigned __int128 by = (unsigned __int128)d.scale * den, a;
+		unsigned __int128 a = (unsigned __int128)d.mantissa * num;
+		unsigned __int128 by = (unsigned __int128)d.scale * den;
+		unsigned __int128 g = common_divisor(a, by);
 
-		a = (unsigned __int128)d.mantissa * num;
-		by *= rate.per_ns;
-		if (a > ~0ull || by > ~0ull)
+		if (a / g > ~0ull || by / g > ~0ull / rate.per_ns)
 			return -ERANGE;
-		rate.amount = (__u64)a;
-		rate.per_ns = (__u64)by;
+		rate.amount = (__u64)(a / g);
+		rate.per_ns *= (__u64)(by / g);
 	}
 	*ret = rate;
 	return 0;

@@ -57,20 +57,29 @@ static void refuse_foreign(const struct weir_reader *r, const struct weir_conf_l
 	}
 }
 
+/* `limit "NAME"`, or what can be said without a name. */
+static void lacks(const struct weir_reader *r, const struct weir_conf_limit *l, const char *what,
+		  const char *example)
+{
+	const yaml_node_t *where = r->marks ? r->marks->node : NULL;
+
+	if (*l->name)
+		weir_reader_error(r, where, "limit \"%s\" has no %s (for example %s)", l->name,
+				  what, example);
+	else
+		weir_reader_error(r, where, "this limit has no %s (for example %s)", what, example);
+}
+
 static bool has_needed(const struct weir_reader *r, const struct weir_conf_limit *l, bool bucket)
 {
 	__u8 there = (__u8)(l->given | (r->marks ? r->marks->bad : 0));
-	const yaml_node_t *where = r->marks ? r->marks->node : NULL;
 
 	if (bucket && !(there & WEIR_GIVEN_RATE) && !(there & WEIR_GIVEN_LIMIT))
-		weir_reader_error(r, where, "limit \"%s\" has no rate (for example rate: 1000/s)",
-				  called(l));
+		lacks(r, l, "rate", "rate: 1000/s");
 	if (!bucket && !(there & WEIR_GIVEN_LIMIT))
-		weir_reader_error(r, where, "limit \"%s\" has no limit (for example limit: 500)",
-				  called(l));
+		lacks(r, l, "limit", "limit: 500");
 	if (!bucket && !(there & WEIR_GIVEN_WINDOW))
-		weir_reader_error(r, where, "limit \"%s\" has no window (for example window: 1s)",
-				  called(l));
+		lacks(r, l, "window", "window: 1s");
 	return bucket ? l->given & WEIR_GIVEN_RATE
 		      : (l->given & WEIR_GIVEN_LIMIT) && (l->given & WEIR_GIVEN_WINDOW);
 }
@@ -311,6 +320,26 @@ static void warn_overlap(const struct weir_reader *r, const struct weir_conf *c)
 	}
 }
 
+/* block_for on connection attempts is what people want, but those too can be forged. */
+static void warn_forged_syn(const struct weir_reader *r, const struct weir_conf *c)
+{
+	const __u8 syn = 1u << 1, ack = 1u << 4;
+
+	if (c->never_block.n)
+		return;
+	for (size_t i = 0; i < c->n_limits; i++) {
+		const struct weir_conf_limit *l = &c->limits[i];
+
+		if (l->block_for_ns && (l->match.tcp_flags_set & (syn | ack)) == syn)
+			weir_problems_add(
+				r->problems, true, NULL, l->line, 0,
+				"limit \"%s\": block_for on SYN packets, which can be sent in "
+				"somebody else's name (list under lists.never_block who must get "
+				"through)",
+				l->name);
+	}
+}
+
 void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
 {
 	char text[160], prefix[WEIR_PREFIX_STRLEN];
@@ -326,12 +355,14 @@ void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
 		warn_at(r, c->allow.line[i], text);
 	}
 	warn_overlap(r, c);
+	warn_forged_syn(r, c);
 	if (c->mode == WEIR_MODE_MONITOR)
 		warn_at(r, 0,
 			"mode: monitor: nothing is dropped (mode: enforce when the numbers look "
 			"right)");
 	if (c->n_interfaces == 0 && c->attach != WEIR_ATTACH_EXTERNAL)
-		warn_at(r, 0,
+		weir_reader_warn(
+			r, at(r, "", "interfaces"),
 			"interfaces: none is named, so nothing is protected (unless -i names one)");
 	if (c->n_limits == 0 && c->block.n == 0 && c->n_block_files == 0)
 		warn_at(r, 0, "no limit and nothing blocked: there is nothing to enforce");

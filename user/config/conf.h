@@ -174,6 +174,8 @@ int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *c
  */
 int weir_conf_save_limit(const char *path, const char *name, const char *key, const char *value,
 			 struct weir_error *e);
+int weir_conf_save_limit_all(const char *path, const char *name, const char *const *pairs, size_t n,
+			     struct weir_error *e);
 /* The edit alone, in memory: *ret is heap text of *ret_n bytes. */
 int weir_conf_edit_limit(const char *text, size_t n, const char *name, const char *key,
 			 const char *value, char **ret, size_t *ret_n, struct weir_error *e);

@@ -201,12 +201,16 @@ static int read_document(struct weir_reader *r, struct weir_conf *c)
 {
 	const yaml_node_t *root = yaml_document_get_root_node(r->doc);
 	size_t before = r->problems->n_errors;
+	struct weir_marks top = {.node = NULL};
 	int r2;
 
+	r->marks = &top;
 	r2 = root ? weir_group_read(r, "", root, c) : 0;
+	if (r2 == 0 || r2 == -EINVAL)
+		weir_conf_finish(r, c);
+	r->marks = NULL;
 	if (r2 == -ENOMEM)
 		return r2;
-	weir_conf_finish(r, c);
 	return r->problems->n_errors > before ? -EINVAL : 0;
 }
 

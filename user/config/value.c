@@ -46,12 +46,31 @@ static const yaml_node_t *item_at(const struct target *t, const yaml_node_t *n, 
 	return n;
 }
 
+/* "link, chain or external", or what else to write. */
+static const char *wanted(const struct weir_setting *s, char *buf, size_t size)
+{
+	size_t len = 0;
+
+	if (!s->words)
+		return s->type;
+	buf[0] = '\0';
+	for (size_t i = 0; s->words[i] && len < size; i++)
+		len += (size_t)snprintf(buf + len, size - len, "%s%s",
+					i == 0		  ? ""
+					: s->words[i + 1] ? ", "
+							  : " or ",
+					s->words[i]);
+	return buf;
+}
+
 /* Text of a scalar with something in it; else the mistake is said. */
 static const char *scalar(const struct target *t, const yaml_node_t *n)
 {
+	char words[128];
+
 	if (n->type != YAML_SCALAR_NODE || weir_yaml_is_null(n)) {
-		weir_reader_error(t->r, n, "%s: %s where %s belongs", key(t), weir_yaml_kind(n),
-				  t->s->words ? "one of its words" : t->s->type);
+		weir_reader_error(t->r, n, "%s: %s instead of a value (%s)", key(t),
+				  weir_yaml_kind(n), wanted(t->s, words, sizeof(words)));
 		return NULL;
 	}
 	if (strlen(weir_yaml_text(n)) != n->data.scalar.length) {
@@ -311,58 +330,35 @@ static int read_amount(const struct target *t)
 
 /* --- words and texts ---- */
 
-static size_t count_words(const char *const *words)
-{
-	size_t n = 0;
-
-	while (words[n])
-		n++;
-	return n;
-}
-
 static int read_word(const struct target *t)
 {
 	const char *text = scalar(t, t->node), *near;
 	char buf[WEIR_SHOWN_MAX], all[128];
-	size_t n = count_words(t->s->words), len = 0;
+	size_t n;
 
 	if (!text)
 		return -EINVAL;
-	for (size_t i = 0; i < n; i++) {
-		if (strcmp(text, t->s->words[i]) == 0) {
-			store_number(t, i);
+	for (n = 0; t->s->words[n]; n++) {
+		if (strcmp(text, t->s->words[n]) == 0) {
+			store_number(t, n);
 			return 0;
 		}
 	}
 	if (t->s->words == weir_words_per &&
 	    (strcmp(text, "destination") == 0 || strcmp(text, "all") == 0)) {
-		weir_reader_error(
-			t->r, t->node,
-			"per: %s: this version of weir does not have limits per %s yet (per: "
-			"source)",
-			text, text);
+		weir_reader_error(t->r, t->node,
+				  "per: %s: this version of weir does not have limits per %s yet "
+				  "(per: source)",
+				  text, text);
 		return -EINVAL;
 	}
 	near = weir_str_closest(text, t->s->words, n);
-	if (near && n > 3) {
+	if (near)
 		weir_reader_error(t->r, t->node, "%s: unknown word \"%s\" (did you mean \"%s\"?)",
 				  key(t), shown(t->node, buf), near);
-		return -EINVAL;
-	}
-	all[0] = '\0';
-	for (size_t i = 0; i < n && len < sizeof(all); i++)
-		len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s",
-					i == 0	     ? ""
-					: i + 1 == n ? " or "
-						     : ", ",
-					t->s->words[i]);
-	if (near)
-		weir_reader_error(t->r, t->node,
-				  "%s: unknown word \"%s\" (did you mean \"%s\"? %s)", key(t),
-				  shown(t->node, buf), near, all);
 	else
 		weir_reader_error(t->r, t->node, "%s: unknown word \"%s\" (%s)", key(t),
-				  shown(t->node, buf), all);
+				  shown(t->node, buf), wanted(t->s, all, sizeof(all)));
 	return -EINVAL;
 }
 
@@ -802,7 +798,7 @@ static int read_fragment(const struct target *t)
 
 static int read_limit(const struct target *t, const yaml_node_t *n, struct weir_conf *c)
 {
-	struct weir_marks marks = {.node = n};
+	struct weir_marks marks = {.node = n}, *outer = t->r->marks;
 	struct weir_conf_limit *l, *grown;
 	char name[WEIR_NAME_MAX];
 	int r;
@@ -837,7 +833,7 @@ static int read_limit(const struct target *t, const yaml_node_t *n, struct weir_
 					c->limits[i].line);
 		weir_limit_finish(t->r, l);
 	}
-	t->r->marks = NULL;
+	t->r->marks = outer;
 	return r;
 }
 

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A configuration in words, for `weir check` and `weir limit list`. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "user/base/str.h"
+#include "user/config/schema.h"
+
+/* Text into a buffer of the caller's; counts on when it is full. */
+struct out {
+	char *buf;
+	size_t size, n;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct out *o, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(o->n < o->size ? o->buf + o->n : NULL, o->n < o->size ? o->size - o->n : 0,
+		      format, ap);
+	va_end(ap);
+	o->n += n > 0 ? (size_t)n : 0;
+}
+
+#define ITEMS_SHOWN 8
+
+static const char *comma(size_t i, size_t n, const char *last)
+{
+	return i == 0 ? "" : i + 1 == n ? last : ", ";
+}
+
+static void say_protocols(struct out *o, const struct weir_conf_match *m)
+{
+	unsigned n = 0, i = 0, negated;
+
+	for (unsigned p = 0; p < 256; p++)
+		n += m->protocol[p];
+	negated = n > 128;
+	if (m->any_protocol)
+		return;
+	if (negated)
+		n = 256 - n;
+	say(o, negated ? "every protocol but " : "");
+	for (unsigned p = 0; p < 256; p++) {
+		const char *name = weir_protocol_name((__u8)p);
+
+		if (m->protocol[p] == negated)
+			continue;
+		say(o, "%s", comma(i++, n, negated ? " and " : " or "));
+		if (name)
+			say(o, "%s", name);
+		else
+			say(o, "protocol %u", p);
+	}
+	say(o, " ");
+}
+
+static void say_flags(struct out *o, __u8 flags, const char *what)
+{
+	size_t n = (size_t)__builtin_popcount(flags), i = 0;
+
+	for (unsigned b = 0; b < 8; b++)
+		if (flags & (1u << b))
+			say(o, "%s%s", comma(i++, n, " and "), weir_words_flags[b]);
+	say(o, " %s", what);
+}
+
+static void say_ports(struct out *o, const struct weir_port_set *s, const char *what, bool vlan)
+{
+	if (s->n == 0)
+		return;
+	say(o, " %s %s", what, s->negate ? "other than " : "");
+	for (size_t i = 0; i < s->n && i < ITEMS_SHOWN; i++) {
+		const struct weir_port_range *r = &s->item[i];
+
+		say(o, "%s", comma(i, s->n, " or "));
+		if (vlan && r->first == 0 && r->last == 0)
+			say(o, "none");
+		else if (r->first == r->last)
+			say(o, "%u", r->first);
+		else
+			say(o, "%u-%u", r->first, r->last);
+	}
+	if (s->n > ITEMS_SHOWN)
+		say(o, " and %zu more", s->n - ITEMS_SHOWN);
+}
+
+static void say_nets(struct out *o, const struct weir_net_set *s, const char *what)
+{
+	char buf[WEIR_PREFIX_STRLEN];
+
+	if (s->n == 0)
+		return;
+	say(o, " %s %s", what, s->negate ? "anywhere but " : "");
+	for (size_t i = 0; i < s->n && i < ITEMS_SHOWN; i++)
+		say(o, "%s%s", comma(i, s->n, " or "), weir_prefix_format(&s->item[i], buf));
+	if (s->n > ITEMS_SHOWN)
+		say(o, " and %zu more", s->n - ITEMS_SHOWN);
+}
+
+static void say_match(struct out *o, const struct weir_conf_match *m)
+{
+	if (m->any_protocol && !m->has_tcp_flags && !m->source_port.n && !m->destination_port.n &&
+	    !m->vlan.n && !m->source.n && !m->destination.n && m->fragment < 0) {
+		say(o, "all packets");
+		return;
+	}
+	if (m->has_tcp_flags && m->any_protocol)
+		say(o, "tcp ");
+	say_protocols(o, m);
+	say(o, m->fragment == 1	  ? "fragments"
+	       : m->fragment == 0 ? "unfragmented packets"
+				  : "packets");
+	if (m->has_tcp_flags) {
+		say(o, " with ");
+		if (m->tcp_flags_set)
+			say_flags(o, m->tcp_flags_set, "set");
+		if (m->tcp_flags_set && m->tcp_flags_clear)
+			say(o, " and ");
+		if (m->tcp_flags_clear)
+			say_flags(o, m->tcp_flags_clear, "clear");
+	}
+	say_ports(o, &m->source_port, "from port", false);
+	say_ports(o, &m->destination_port, "to port", false);
+	say_nets(o, &m->source, "from");
+	say_nets(o, &m->destination, "to");
+	say_ports(o, &m->vlan, "with VLAN", true);
+}
+
+static void say_source(struct out *o, const struct weir_conf_limit *l)
+{
+	if (l->ipv4_prefix == 32)
+		say(o, "each IPv4 address");
+	else if (l->ipv4_prefix == 0)
+		say(o, "IPv4 as a whole");
+	else
+		say(o, "each IPv4 /%u", l->ipv4_prefix);
+	say(o, " and ");
+	if (l->ipv6_prefix == 128)
+		say(o, "each IPv6 address");
+	else if (l->ipv6_prefix == 0)
+		say(o, "IPv6 as a whole");
+	else
+		say(o, "each IPv6 /%u", l->ipv6_prefix);
+}
+
+int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n)
+{
+	struct weir_rate rate = {.amount = l->rate, .per_ns = l->rate_per_ns, .bytes = l->bytes};
+	struct out o = {.buf = buf, .size = n};
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+
+	if (n)
+		buf[0] = '\0';
+	say(&o, "%s: of ", l->name);
+	say_match(&o, &l->match);
+	say(&o, ", ");
+	say_source(&o, l);
+	say(&o, " may send ");
+	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
+		const char *per = strchr(weir_str_format_rate(&rate, a), '/');
+
+		say(&o, "%.*s%s%s, and %s at once%s", (int)(per - a), a, l->bytes ? "" : " packets",
+		    per, weir_str_format_amount(l->burst, l->bytes, b),
+		    l->given & WEIR_GIVEN_BURST ? "" : " (the default)");
+	} else {
+		say(&o, "%s in %s of %s", weir_str_format_amount(l->limit, l->bytes, a),
+		    l->algorithm == WEIR_ALGO_FIXED_WINDOW ? "each window" : "a sliding window",
+		    weir_str_format_duration(l->window_ns, b));
+	}
+	if (l->block_for_ns)
+		say(&o, "; who sends more is blocked for %s",
+		    weir_str_format_duration(l->block_for_ns, a));
+	else
+		say(&o, "; more is dropped");
+	say(&o, l->mode == WEIR_MODE_MONITOR ? " (monitor: only counted)." : ".");
+	return (int)o.n;
+}
+
+static void print_lists(const struct weir_conf *c, FILE *f)
+{
+	const struct {
+		const char *name;
+		size_t entries, files;
+	} row[] = {
+		{"allow", c->allow.n, c->n_allow_files},
+		{"block", c->block.n, c->n_block_files},
+		{"never_block", c->never_block.n, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+		(void)fprintf(f, "  %-12s %zu %s", row[i].name, row[i].entries,
+			      row[i].entries == 1 ? "entry" : "entries");
+		if (row[i].files)
+			(void)fprintf(f, " and %zu %s", row[i].files,
+				      row[i].files == 1 ? "file" : "files");
+		(void)fputc('\n', f);
+	}
+}
+
+static void print_memory(const struct weir_conf *c, FILE *f)
+{
+	char size[WEIR_STR_MAX], asked[WEIR_STR_MAX], slots[WEIR_STR_MAX];
+	__u64 bytes = c->packet_sources_bytes;
+
+	weir_str_format_size(bytes, size);
+	(void)fprintf(f, "  IPv4 sources %s, room for %s slots of %zu bytes\n", size,
+		      weir_str_format_count(bytes / sizeof(struct weir_slot4), slots),
+		      sizeof(struct weir_slot4));
+	(void)fprintf(f, "  IPv6 sources %s, room for %s slots of %zu bytes\n", size,
+		      weir_str_format_count(bytes / sizeof(struct weir_slot6), slots),
+		      sizeof(struct weir_slot6));
+	if (c->packet_sources_asked != bytes)
+		(void)fprintf(f,
+			      "  (packet_sources is %s; tables are powers of two, and %s is the "
+			      "nearest)\n",
+			      weir_str_format_size(c->packet_sources_asked, asked), size);
+}
+
+void weir_conf_explain(const struct weir_conf *c, FILE *f)
+{
+	static const char *const attach[] = {
+		"by a pinned link: exclusive, stays when the agent stops",
+		"in libxdp's chain, beside other programs",
+		"by yourself: weir loads and pins, and attaches nothing",
+	};
+	static const char *const how[] = {"native where the driver can, else generic",
+					  "native only", "generic only"};
+	char text[2048];
+
+	(void)fprintf(f, "Instance %s, pins in %s/%s, state in %s.\n", c->instance, c->bpffs,
+		      c->instance, c->state_dir);
+	(void)fprintf(f, "Commands on %s, for root%s%s.\n", c->admin_listen,
+		      c->admin_group ? " and group " : " only",
+		      c->admin_group ? c->admin_group : "");
+	(void)fprintf(f, "Mode %s: %s.\n", weir_mode_name(c->mode),
+		      c->mode == WEIR_MODE_MONITOR
+			      ? "everything is decided and counted, nothing is dropped"
+			      : "what is over a limit or blocked is dropped");
+	(void)fprintf(f, "Interfaces:");
+	for (size_t i = 0; i < c->n_interfaces; i++)
+		(void)fprintf(f, "%s %s", i ? "," : "", c->interfaces[i]);
+	(void)fprintf(f, "%s. Attached %s; XDP %s.\n", c->n_interfaces ? "" : " none",
+		      attach[c->attach], how[c->xdp_mode]);
+	if (c->events_per_second)
+		(void)fprintf(f, "Events: at most %u sampled packets a second, as %s.\n",
+			      c->events_per_second, weir_words_log_format[c->log_format]);
+	else
+		(void)fprintf(f, "Events: off; log as %s.\n", weir_words_log_format[c->log_format]);
+	(void)fprintf(f, "\nMemory of source tables:\n");
+	print_memory(c, f);
+	(void)fprintf(f, "\nLists (allow beats block):\n");
+	print_lists(c, f);
+	(void)fprintf(f, "\nPacket limits, in order%s\n", c->n_limits ? ":" : ": none");
+	for (size_t i = 0; i < c->n_limits; i++) {
+		(void)weir_conf_limit_words(&c->limits[i], text, sizeof(text)); /* too long: cut */
+		(void)fprintf(f, "  %2zu. %s\n", i + 1, text);
+	}
+}

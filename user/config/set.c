@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Changes one limit: in a configuration in memory (`weir limit set`), and in the text of its file (`--save`), where
+ * only the value's own characters change.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "user/base/str.h"
+#include "user/config/schema.h"
+
+static void *copy_of(const void *item, size_t n, size_t size)
+{
+	void *p = calloc(n ? n : 1, size);
+
+	if (p && n)
+		memcpy(p, item, n * size);
+	return p;
+}
+
+static int copy_limit(const struct weir_conf_limit *l, struct weir_conf_limit *ret)
+{
+	struct weir_conf_limit c = *l;
+	struct weir_conf_match *m = &c.match;
+
+	m->source_port.item =
+		copy_of(m->source_port.item, m->source_port.n, sizeof(*m->source_port.item));
+	m->destination_port.item = copy_of(m->destination_port.item, m->destination_port.n,
+					   sizeof(*m->destination_port.item));
+	m->vlan.item = copy_of(m->vlan.item, m->vlan.n, sizeof(*m->vlan.item));
+	m->source.item = copy_of(m->source.item, m->source.n, sizeof(*m->source.item));
+	m->destination.item =
+		copy_of(m->destination.item, m->destination.n, sizeof(*m->destination.item));
+	if (!m->source_port.item || !m->destination_port.item || !m->vlan.item || !m->source.item ||
+	    !m->destination.item) {
+		weir_limit_done(&c);
+		return -ENOMEM;
+	}
+	*ret = c;
+	return 0;
+}
+
+/* The setting of a limit that "rate" or "match.protocol" names. */
+static const struct weir_setting *setting_of(const char *key, struct weir_error *e)
+{
+	const char *names[WEIR_SETTINGS_MAX] = {0}, *near;
+	char shown[WEIR_SHOWN_MAX];
+
+	if (strcmp(key, "name") == 0) {
+		(void)weir_error_set(e, 0, "a limit's name cannot be set (state belongs to it)");
+		return NULL;
+	}
+	for (size_t i = 0; i < weir_settings_n; i++) {
+		const struct weir_setting *s = &weir_settings[i];
+
+		if (strncmp(s->path, "packet_limits.", 14) != 0)
+			continue;
+		names[i] = s->path + 14;
+		if (strcmp(key, names[i]) == 0)
+			return s;
+	}
+	near = weir_str_closest(key, names, weir_settings_n);
+	weir_conf_shown(key, strlen(key), shown);
+	if (near)
+		(void)weir_error_set(e, 0, "unknown key \"%s\" (did you mean \"%s\"?)", shown,
+				     near);
+	else
+		(void)weir_error_set(
+			e, 0,
+			"unknown key \"%s\" (rate, burst, limit, window, block_for, mode, per, "
+			"ipv4_prefix, ipv6_prefix, algorithm, match)",
+			shown);
+	return NULL;
+}
+
+/* The first error among problems, as one sentence. */
+static int first_error(const struct weir_conf_problems *p, struct weir_error *e)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (!p->item[i].warning)
+			return weir_error_set(e, -EINVAL, "%s", p->item[i].text);
+	return weir_error_set(e, -ENOMEM, "out of memory");
+}
+
+/* A whole group given anew replaces what it was. */
+static void forget_group(const struct weir_setting *s, struct weir_conf_limit *l)
+{
+	if (strcmp(s->path, "packet_limits.match") == 0) {
+		weir_limit_done(l);
+		l->match = (struct weir_conf_match){.any_protocol = true, .fragment = -1};
+	} else if (s->kind == WEIR_KIND_SECTION) {
+		l->match.tcp_flags_set = 0;
+		l->match.tcp_flags_clear = 0;
+		l->match.has_tcp_flags = false;
+	}
+}
+
+static int apply(const char *key, const char *value, struct weir_conf_limit *l, __u8 *ret_given,
+		 struct weir_error *e)
+{
+	const struct weir_setting *s = setting_of(key, e);
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
+	struct weir_reader r = {.problems = &problems};
+	const yaml_node_t *root;
+	yaml_document_t doc;
+	int r2;
+
+	if (!s)
+		return -EINVAL;
+	r2 = weir_yaml_load(value, strlen(value), &doc, &problems);
+	if (r2 < 0)
+		return first_error(&problems, e);
+	root = yaml_document_get_root_node(&doc);
+	if (!root) {
+		yaml_document_delete(&doc);
+		return weir_error_set(e, -EINVAL, "%s: no value (KEY=VALUE)", key);
+	}
+	r.doc = &doc;
+	forget_group(s, l);
+	r2 = weir_setting_read(&r, s, root, l);
+	yaml_document_delete(&doc);
+	if (r2 < 0 || problems.n_errors)
+		return first_error(&problems, e);
+	*ret_given |= s->given;
+	return 0;
+}
+
+static struct weir_conf_limit *find_limit(const struct weir_conf *c, const char *name,
+					  struct weir_error *e)
+{
+	const char *names[WEIR_LIMITS_MAX] = {0}, *near;
+	char shown[WEIR_SHOWN_MAX];
+
+	for (size_t i = 0; i < c->n_limits; i++) {
+		if (strcmp(c->limits[i].name, name) == 0)
+			return &c->limits[i];
+		if (i < WEIR_LIMITS_MAX)
+			names[i] = c->limits[i].name;
+	}
+	near = weir_str_closest(name, names, WEIR_LIMITS_MAX);
+	weir_conf_shown(name, strlen(name), shown);
+	if (near)
+		(void)weir_error_set(e, 0, "no limit is called \"%s\" (did you mean \"%s\"?)",
+				     shown, near);
+	else
+		(void)weir_error_set(e, 0,
+				     "no limit is called \"%s\" (`weir limit list` shows them)",
+				     shown);
+	return NULL;
+}
+
+static int split_pair(const char *pair, char *key, size_t size, const char **ret_value,
+		      struct weir_error *e)
+{
+	const char *eq = strchr(pair, '=');
+	char shown[WEIR_SHOWN_MAX];
+
+	if (!eq || eq == pair || (size_t)(eq - pair) >= size)
+		return weir_error_set(e, -EINVAL,
+				      "\"%s\" is not KEY=VALUE (for example rate=500/s)",
+				      weir_conf_shown(pair, strlen(pair), shown));
+	memcpy(key, pair, (size_t)(eq - pair));
+	key[eq - pair] = '\0';
+	*ret_value = eq + 1;
+	return 0;
+}
+
+int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *const *pairs,
+			    size_t n, struct weir_error *e)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
+	struct weir_conf_limit *l = find_limit(c, name, e), next;
+	struct weir_reader r = {.problems = &problems};
+	__u8 given = 0;
+	int r2;
+
+	if (!l)
+		return -ENOENT;
+	if (copy_limit(l, &next) < 0)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		const char *value = "";
+		char key[64];
+
+		r2 = split_pair(pairs[i], key, sizeof(key), &value, e);
+		if (r2 == 0)
+			r2 = apply(key, value, &next, &given, e);
+		if (r2 < 0)
+			goto fail;
+	}
+	/* A new algorithm forgets the numbers of the old one, unless they are given again (and then refused). */
+	if ((next.algorithm == WEIR_ALGO_TOKEN_BUCKET) != (l->algorithm == WEIR_ALGO_TOKEN_BUCKET))
+		next.given &= (__u8)(given | WEIR_GIVEN_BLOCK_FOR);
+	weir_limit_finish(&r, &next);
+	r2 = problems.n_errors ? first_error(&problems, e) : 0;
+	if (r2 < 0)
+		goto fail;
+	weir_limit_done(l);
+	*l = next;
+	return 0;
+fail:
+	weir_limit_done(&next);
+	return r2;
+}
+
+static char *join_pair(const char *key, const char *value)
+{
+	size_t n = strlen(key) + strlen(value) + 2;
+	char *pair = malloc(n);
+
+	if (pair)
+		(void)snprintf(pair, n, "%s=%s", key, value); /* it fits */
+	return pair;
+}
+
+int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, const char *value,
+			struct weir_error *e)
+{
+	_cleanup_free_ char *pair = join_pair(key, value);
+	const char *pairs[] = {pair};
+
+	if (!pair)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	return weir_conf_limit_set_all(c, name, pairs, 1, e);
+}
