@@ -21,7 +21,7 @@ passes() {
 	[ "$status" != 124 ]
 }
 drops() { ! passes; }
-programs() { # how many programs named $1 the dispatcher of v0 runs
+programs() { # how many programs whose name matches $1 the dispatcher of v0 runs
 	xdp-loader status v0 | grep -c "=>.* $1 "
 }
 within() { # SECONDS COMMAND...: does it hold in time?
@@ -75,7 +75,7 @@ cat >weir.yaml <<-'EOF'
 EOF
 start
 result $?
-[ "$(programs weir)" = 1 ] && [ "$(xdp-loader status v0 | grep -c '=>')" = 2 ]
+[ "$(programs 'weir_xdp[a-z_]*')" = 1 ] && [ "$(xdp-loader status v0 | grep -c '=>')" = 2 ]
 result $?
 within 5 passes
 result $?
@@ -84,10 +84,10 @@ result $?
 xdp-filter ip -m src 192.0.2.2 && drops && xdp-filter ip -m src -r 192.0.2.2 && within 5 passes
 result $?
 stop KILL
-passes && start && [ "$(programs weir)" = 1 ] && [ "$(xdp-loader status v0 | grep -c '=>')" = 2 ]
+passes && start && [ "$(programs 'weir_xdp[a-z_]*')" = 1 ] && [ "$(xdp-loader status v0 | grep -c '=>')" = 2 ]
 result $?
 stop TERM
-"$weir" detach -c weir.yaml && [ "$(programs weir)" = 0 ] && [ "$(xdp-loader status v0 | grep -c '=>')" = 1 ] && passes
+"$weir" detach -c weir.yaml && [ "$(programs 'weir_xdp[a-z_]*')" = 0 ] && [ "$(xdp-loader status v0 | grep -c '=>')" = 1 ] && passes
 result $?
 [ "$n" = "${#promises[@]}" ] || exit 1
 xdp-loader status v0 | sed 's/^/# /'
