@@ -7,33 +7,6 @@
 #include "user/base/cleanup.h"
 #include "user/base/str.h"
 
-const char *weir_algorithm_name(enum weir_algorithm a)
-{
-	static const char *const names[WEIR_ALGO_MAX] = {"token-bucket", "fixed-window",
-							 "sliding-window-counter"};
-
-	return (unsigned)a < WEIR_ALGO_MAX ? names[a] : "?";
-}
-
-const char *weir_mode_name(enum weir_mode m)
-{
-	return m == WEIR_MODE_MONITOR ? "monitor" : "enforce";
-}
-
-const char *weir_attach_name(enum weir_attach a)
-{
-	static const char *const names[] = {"link", "chain", "external"};
-
-	return (unsigned)a < ARRAY_LEN(names) ? names[a] : "?";
-}
-
-static const char *xdp_mode_name(enum weir_xdp_mode m)
-{
-	static const char *const names[] = {"auto", "native", "generic"};
-
-	return (unsigned)m < ARRAY_LEN(names) ? names[m] : "?";
-}
-
 static const char *rate_text(const struct weir_conf_limit *l, char buf[static WEIR_STR_MAX])
 {
 	struct weir_rate rate = {.amount = l->rate, .per_ns = l->rate_per_ns, .bytes = l->bytes};
@@ -260,7 +233,7 @@ const char *weir_describe_needs_restart(const struct weir_conf *from, const stru
 		return "admin.group";
 	if (from->attach != to->attach)
 		return "attach";
-	if (strcmp(xdp_mode_name(from->xdp_mode), xdp_mode_name(to->xdp_mode)) != 0)
+	if (from->xdp_mode != to->xdp_mode)
 		return "xdp_mode";
 	if (from->packet_sources_bytes != to->packet_sources_bytes)
 		return "memory.packet_sources";

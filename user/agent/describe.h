@@ -17,9 +17,6 @@ const char *weir_describe_limit(const struct weir_conf_limit *l,
 				char buf[static WEIR_DESCRIBE_MAX]);
 /* "source", "source /24 and /48", "destination", "all". */
 const char *weir_describe_per(const struct weir_conf_limit *l, char buf[static WEIR_DESCRIBE_MAX]);
-const char *weir_algorithm_name(enum weir_algorithm a);
-const char *weir_mode_name(enum weir_mode m);
-const char *weir_attach_name(enum weir_attach a);
 
 typedef void (*weir_describe_fn)(void *arg, const char *line);
 /* Calls @fn for each difference; returns how many. Lists made of files are compared by weir_book_compare, not here. */

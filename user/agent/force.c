@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Puts a loaded configuration in force: limits and lists in one step, then interfaces; what fails anywhere leaves all as
+ * it was. Called by start.c, config.c and limits.c.
+ */
+#include <errno.h>
+#include <net/if.h>
+#include <string.h>
+
+#include "user/agent/agent_int.h"
+#include "user/base/log.h"
+
+enum weir_mode weir_agent_mode(const struct weir_agent *a, const struct weir_conf *conf)
+{
+	if (a->mode.set)
+		return a->mode.mode;
+	return a->start_monitor ? WEIR_MODE_MONITOR : conf->mode;
+}
+
+/* Does the agent's namespace have @name? Else a sentence with those it has. */
+static int check_interface(const char *name, struct weir_error *e)
+{
+	struct if_nameindex *all, *i;
+	char list[256] = "";
+	size_t n = 0;
+
+	if (if_nametoindex(name))
+		return 0;
+	all = if_nameindex();
+	for (i = all; i && i->if_index && n < sizeof(list) - 1; i++)
+		if (strcmp(i->if_name, "lo") != 0)
+			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "",
+					      i->if_name);
+	if (all)
+		if_freenameindex(all);
+	return weir_error_set(e, -ENODEV, "interface %s does not exist (there is: %s)", name,
+			      list[0] ? list : "only lo");
+}
+
+static bool wants(const struct weir_conf *c, const char *ifname)
+{
+	for (size_t i = 0; i < c->n_interfaces; i++)
+		if (!strcmp(c->interfaces[i], ifname))
+			return true;
+	return false;
+}
+
+static bool is_attached(const struct weir_attachment *at, int n, const char *ifname)
+{
+	for (int i = 0; i < n; i++)
+		if (at[i].attached && !strcmp(at[i].ifname, ifname))
+			return true;
+	return false;
+}
+
+/* Detaches what weir has attached and @conf does not want. */
+static void detach_unwanted(struct weir_agent *a, const struct weir_conf *conf)
+{
+	struct weir_attachment at[WEIR_INTERFACES_MAX];
+	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX);
+
+	for (int i = 0; i < n && i < WEIR_INTERFACES_MAX; i++) {
+		struct weir_error e = {};
+
+		if (!at[i].attached || wants(conf, at[i].ifname))
+			continue;
+		if (weir_datapath_detach(a->dp, at[i].ifname, &e) < 0)
+			weir_log(WEIR_LOG_WARNING, "detach-failed", "interface", "s", at[i].ifname,
+				 "why", "s", e.text, NULL);
+		else
+			weir_log(WEIR_LOG_NOTICE, "detached", "interface", "s", at[i].ifname, NULL);
+	}
+}
+
+/* Attaches what @conf wants and is not attached; on error takes back what it attached itself. With @all also those
+ * that are attached, to put the new program in place.
+ */
+static int attach_wanted(struct weir_agent *a, const struct weir_conf *conf, bool all,
+			 struct weir_error *e)
+{
+	struct weir_attachment at[WEIR_INTERFACES_MAX];
+	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), r = 0;
+	size_t i;
+
+	if (n > WEIR_INTERFACES_MAX)
+		n = WEIR_INTERFACES_MAX;
+	for (i = 0; i < conf->n_interfaces && r == 0; i++)
+		r = check_interface(conf->interfaces[i], e);
+	for (i = 0; i < conf->n_interfaces && r >= 0; i++) {
+		bool had = is_attached(at, n, conf->interfaces[i]);
+
+		if (had && !all)
+			continue;
+		r = weir_datapath_attach(a->dp, conf->interfaces[i], e);
+		if (r >= 0)
+			weir_log(WEIR_LOG_NOTICE, had ? "taken-over" : "attached", "interface", "s",
+				 conf->interfaces[i], NULL);
+	}
+	if (r >= 0)
+		return 0;
+	while (i-- > 0)
+		if (!is_attached(at, n, conf->interfaces[i]))
+			(void)weir_datapath_detach(a->dp, conf->interfaces[i],
+						   NULL); /* the first error is the one to tell */
+	return r;
+}
+
+/* Interfaces that came back, or were missing: tried again when a link appears. */
+int weir_agent_attach_missing(struct weir_agent *a)
+{
+	struct weir_attachment at[WEIR_INTERFACES_MAX];
+	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), missing = 0;
+
+	if (a->conf->attach == WEIR_ATTACH_EXTERNAL)
+		return 0;
+	if (n > WEIR_INTERFACES_MAX)
+		n = WEIR_INTERFACES_MAX;
+	for (size_t i = 0; i < a->conf->n_interfaces; i++) {
+		const char *name = a->conf->interfaces[i];
+		struct weir_error e = {};
+
+		if (is_attached(at, n, name))
+			continue;
+		if (!if_nametoindex(name)) {
+			missing++;
+			continue;
+		}
+		if (weir_datapath_attach(a->dp, name, &e) < 0) {
+			missing++;
+			weir_log(WEIR_LOG_WARNING, "attach-failed", "interface", "s", name, "why",
+				 "s", e.text, NULL);
+		} else {
+			weir_log(WEIR_LOG_NOTICE, "attached", "interface", "s", name, "why", "s",
+				 "it came back", NULL);
+		}
+	}
+	return missing;
+}
+
+/* What is in force, with the parts of the lists that do not come from the file: *ret is new. */
+static int merge_book(const struct weir_agent *a, const struct weir_book *loaded,
+		      struct weir_book **ret)
+{
+	_cleanup_(weir_book_freep) struct weir_book *b = weir_book_copy(a->book);
+	int r = b ? 0 : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	(void)weir_book_drop_origin(b, WEIR_LIST_MAX, WEIR_ORIGIN_FILE);
+	(void)weir_book_drop_origin(b, WEIR_LIST_MAX, WEIR_ORIGIN_LIST_FILE);
+	for (int l = 0; l < WEIR_LIST_MAX; l++)
+		for (size_t i = 0; i < loaded->list[l].n && r == 0; i++)
+			r = weir_book_add(b, (enum weir_list)l, &loaded->list[l].item[i]);
+	if (r < 0)
+		return r;
+	weir_book_settle(b);
+	*ret = TAKE_PTR(b);
+	return 0;
+}
+
+static int check_room(const struct weir_book *b, struct weir_error *e)
+{
+	static const char *const names[WEIR_LIST_MAX] = {"allow", "block", "never_block"};
+
+	for (int l = 0; l < WEIR_LIST_MAX; l++)
+		for (__u8 family = 4; family <= 6; family += 2) {
+			size_t n = weir_book_count(b, (enum weir_list)l, family);
+
+			if (n > WEIR_LIST_ROOM)
+				return weir_error_set(e, -ENOSPC,
+						      "the %s list has %zu IPv%u entries, and %d "
+						      "fit: %zu too many; nothing was "
+						      "changed",
+						      names[l], n, family, WEIR_LIST_ROOM,
+						      n - WEIR_LIST_ROOM);
+		}
+	return 0;
+}
+
+static void set_in_force(struct weir_agent *a, enum weir_mode mode, __s64 now_s)
+{
+	if (a->in_force != mode || !a->mode_since_s) {
+		a->in_force = mode;
+		a->mode_since_s = now_s;
+	}
+}
+
+static void log_setup(const struct weir_conf *c)
+{
+	weir_log_open(NULL, c->log_format == WEIR_LOG_JSON, WEIR_LOG_INFO);
+}
+
+/* Puts @l in force (its conf and lists are taken over). @first: before anything is attached. */
+int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool first,
+			    struct weir_error *e)
+{
+	_cleanup_(weir_book_freep) struct weir_book *book = NULL;
+	enum weir_mode mode = weir_agent_mode(a, l->conf);
+	struct weir_lists lists = {};
+	bool external = l->conf->attach == WEIR_ATTACH_EXTERNAL;
+	int r = 0;
+
+	if (l->book) {
+		r = merge_book(a, l->book, &book);
+		if (r < 0)
+			return weir_error_set(e, r, "out of memory");
+		r = check_room(book, e);
+	}
+	if (r == 0 && book && weir_book_export(book, &lists) < 0)
+		r = weir_error_set(e, -ENOMEM, "out of memory");
+	if (r == 0 && !first && !external)
+		r = attach_wanted(a, l->conf, false, e);
+	if (r == 0) {
+		r = weir_datapath_apply(a->dp, l->conf, mode, book ? &lists : NULL, e);
+		if (r < 0 && !first && !external)
+			detach_unwanted(a, a->conf);
+	}
+	if (r == 0 && first && !external)
+		r = attach_wanted(a, l->conf, true, e);
+	weir_book_lists_done(&lists);
+	if (r < 0)
+		return r;
+	weir_conf_free(a->conf);
+	a->conf = TAKE_PTR(l->conf);
+	if (book)
+		weir_agent_set_book(a, &book);
+	if (!external)
+		detach_unwanted(a, a->conf);
+	a->applied_s = weir_now().wall_s;
+	set_in_force(a, mode, a->applied_s);
+	log_setup(a->conf);
+	weir_agent_sweep_pace(a);
+	return 0;
+}
+
+int weir_agent_force_mode(struct weir_agent *a, struct weir_error *e)
+{
+	enum weir_mode mode = weir_agent_mode(a, a->conf);
+	int r = weir_datapath_set_mode(a->dp, mode, e);
+
+	if (r < 0)
+		return r;
+	set_in_force(a, mode, weir_now().wall_s);
+	weir_log(WEIR_LOG_NOTICE, "mode", "mode", "s", weir_mode_name(mode), "why", "s",
+		 a->mode.set	    ? a->mode.why
+		 : a->start_monitor ? "--monitor"
+				    : "configuration",
+		 NULL);
+	return 0;
+}
