@@ -393,10 +393,9 @@ void gen_close(struct gen *g)
 		gen_stop(g);
 		(void)gen_join(g, NULL); /* closing: nobody asks any more */
 	}
+	gen_unpark(g->park_fd, g->n_workers);
 	for (unsigned int i = 0; g->workers && i < g->n_workers; i++)
 		gen_xdp__destroy(g->workers[i].skel);
-	if (g->park_fd >= 0)
-		close(g->park_fd);
 	if (g->netns_fd >= 0)
 		close(g->netns_fd);
 	free(g->workers);

@@ -241,3 +241,18 @@ void gen_netns_leave(int saved)
 	(void)setns(saved, CLONE_NEWNET); /* it was ours a moment ago; nothing better to do */
 	close(saved);
 }
+
+void gen_unpark(int netns_fd, unsigned int n)
+{
+	int saved;
+
+	if (netns_fd < 0)
+		return;
+	if (gen_netns_enter(netns_fd, &saved) == 0) {
+		/* the kernel would do it by and by, but there is room for 48 programs only */
+		for (unsigned int i = 0; i < n; i++)
+			(void)bpf_xdp_detach(PARK_IFINDEX + (int)i, XDP_FLAGS_DRV_MODE, NULL);
+		gen_netns_leave(saved);
+	}
+	close(netns_fd);
+}

@@ -40,6 +40,7 @@ void gen_netns_leave(int saved);
  * and takes it out again, and each time waits for RCU, some 20 ms a run.
  */
 int gen_park(const int *prog_fds, unsigned int n, int *ret_netns_fd);
+void gen_unpark(int netns_fd, unsigned int n);
 
 /* Everything the program needs but the seed. @big is GEN_KINDS frames of GEN_FRAME_MAX bytes. The
  * message goes to @err as with gen_open().
