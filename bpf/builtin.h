@@ -16,6 +16,18 @@
 #define NO_ACK 1, 1, 3, 3, 1, 1, 3, 3, 1, 1, 3, 3, 1, 1, 3, 3
 #define ACK    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
 
+/* weir_group_prepare, by hand. */
+#define BUILTIN_IDLE                                                                               \
+	{                                                                                          \
+		{BUILTIN_MULT(20000, 0), 2 * 20000, 32, {0}},                                      \
+		{                                                                                  \
+			BUILTIN_MULT(200, 6), 2 * (400 << 6), 32,                                  \
+			{                                                                          \
+				0                                                                  \
+			}                                                                          \
+		}                                                                                  \
+	}
+
 struct weir_policy weir_builtin = {
 	.events_per_second = 10,
 	.n_limits = 2,
@@ -44,14 +56,16 @@ struct weir_policy weir_builtin = {
 		    .n = 2,
 		    .limit = {0, 1},
 		    .owner = {0, 1, WEIR_NO_LIMIT},
-		    .role = {WEIR_WORD_STATE, WEIR_WORD_STATE}}},
+		    .role = {WEIR_WORD_STATE, WEIR_WORD_STATE},
+		    .idle = BUILTIN_IDLE}},
 	.group6 = {{.limits = 3,
 		    .bits = 17,
 		    .prefix_len = 64,
 		    .n = 2,
 		    .limit = {0, 1},
 		    .owner = {0, 1, WEIR_NO_LIMIT, WEIR_NO_LIMIT, WEIR_NO_LIMIT, WEIR_NO_LIMIT},
-		    .role = {WEIR_WORD_STATE, WEIR_WORD_STATE}}},
+		    .role = {WEIR_WORD_STATE, WEIR_WORD_STATE},
+		    .idle = BUILTIN_IDLE}},
 	.limit = {{.mult = BUILTIN_MULT(20000, 0),
 		   .burst = 20000,
 		   .shift = 32,

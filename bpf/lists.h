@@ -135,13 +135,11 @@ static __always_inline bool lists_guarded(const struct weir_policy *pol, struct 
 	return f && list_look(p, f, WEIR_LIST_GUARD, pol->lists_bank, now_ns);
 }
 
-/* PASS_ALLOW, DROP_BLOCK or LISTS_NONE. @ret_guarded: a block was spared. */
+/* PASS_ALLOW, DROP_BLOCK or LISTS_NONE. */
 static __always_inline __u32 lists_judge(const struct weir_policy *pol, struct weir_pkt *p,
-					 __u64 now_ns)
+					 struct weir_counters *c, __u64 now_ns)
 {
 	struct weir_filter *f = lists_filter(pol->lists_bank);
-	struct weir_counters *c;
-	__u32 zero = 0;
 	int blocked;
 
 	if (!f || !lists_may_match(f, p))
@@ -153,9 +151,7 @@ static __always_inline __u32 lists_judge(const struct weir_policy *pol, struct w
 		return LISTS_NONE;
 	if (blocked == 2 || !list_look(p, f, WEIR_LIST_GUARD, pol->lists_bank, now_ns))
 		return WEIR_DROP_BLOCK;
-	c = bpf_map_lookup_elem(&counters, &zero);
-	if (c)
-		c->guarded++;
+	c->guarded++;
 	return LISTS_NONE;
 }
 

@@ -197,11 +197,22 @@ static __always_inline int check_fragment(__u32 offset, __u32 len, int more)
 	return WEIR_PARSED;
 }
 
-static __always_inline int parse_ip4(struct cursor *c, __u32 left, struct weir_pkt *p)
+/* Bytes of the frame behind its @l2 bytes of link header. The IP header says @claimed: where that is more than the first
+ * buffer holds, the whole frame is measured. (What trails a datagram in further buffers is so not counted.)
+ */
+static __always_inline __u32 frame_left(const struct cursor *c, __u32 l2, __u32 claimed,
+					struct weir_pkt *p)
+{
+	if (claimed == 0 || claimed > p->len - l2)
+		p->len = cur_frame_len(c);
+	return p->len - l2;
+}
+
+static __always_inline int parse_ip4(struct cursor *c, __u32 l2, struct weir_pkt *p)
 {
 	struct wire_ip4 *ip = cur_take(c, sizeof(*ip));
 	struct l4_bounds b = {};
-	__u32 header, total, frag;
+	__u32 header, total, frag, left;
 
 	if (!ip)
 		return WEIR_DROP_IP4_TRUNCATED;
@@ -211,6 +222,7 @@ static __always_inline int parse_ip4(struct cursor *c, __u32 left, struct weir_p
 	if (header > sizeof(*ip) && !cur_skip(c, header - sizeof(*ip)))
 		return WEIR_DROP_IP4_TRUNCATED;
 	total = wire16(ip->total_len);
+	left = frame_left(c, l2, total, p);
 	if (total == 0 && left > 65535) {
 		total = left;
 		b.big = 1;
@@ -286,11 +298,11 @@ static __always_inline int parse_ip6_chain(struct cursor *c, __u8 next, struct l
 	return WEIR_PARSED;
 }
 
-static __always_inline int parse_ip6(struct cursor *c, __u32 left, struct weir_pkt *p)
+static __always_inline int parse_ip6(struct cursor *c, __u32 l2, struct weir_pkt *p)
 {
 	struct wire_ip6 *ip = cur_take(c, sizeof(*ip));
 	struct l4_bounds b = {};
-	__u32 payload;
+	__u32 payload, left;
 	__u8 next;
 	int r;
 
@@ -299,6 +311,7 @@ static __always_inline int parse_ip6(struct cursor *c, __u32 left, struct weir_p
 	if (wire32(ip->version_class_flow) >> 28 != 6)
 		return WEIR_DROP_IP6_HEADER;
 	payload = wire16(ip->payload_len);
+	left = frame_left(c, l2, payload ? payload + sizeof(*ip) : 0, p);
 	if (payload == 0 && left > 65535) {
 		payload = left - sizeof(*ip);
 		b.big = 1;
@@ -317,13 +330,9 @@ static __always_inline int parse_ip6(struct cursor *c, __u32 left, struct weir_p
 	return parse_l4(c, &b, p);
 }
 
-/* @frame_len: bytes of the whole frame; more than @data_end - @data where it has several buffers (xdp.frags): all
- * headers must then lie in the first. Fills @p always; returns WEIR_PARSED or the enum weir_reason to end with.
- */
-static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_len,
-				      struct weir_pkt *p)
+/* Fills @p always; returns WEIR_PARSED or the enum weir_reason to end with. All headers must lie in the first buffer. */
+static __always_inline int parse_frame(struct cursor *c, struct weir_pkt *p)
 {
-	struct cursor c = {.data = data, .end = data_end, .noise = frame_len};
 	struct wire_eth *eth;
 	struct wire_vlan *tag;
 	__be16 type;
@@ -331,8 +340,9 @@ static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_le
 	int i;
 
 	__builtin_memset(p, 0, sizeof(*p));
-	p->len = frame_len;
-	eth = cur_take(&c, sizeof(*eth));
+	p->len = c->end - c->data;
+	c->noise = p->len;
+	eth = cur_take(c, sizeof(*eth));
 	if (!eth)
 		return WEIR_DROP_ETH_TRUNCATED;
 	type = eth->type;
@@ -341,7 +351,7 @@ static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_le
 			break;
 		if (i == WEIR_VLAN_MAX)
 			return WEIR_DROP_VLAN_DEPTH;
-		tag = cur_take(&c, sizeof(*tag));
+		tag = cur_take(c, sizeof(*tag));
 		if (!tag)
 			return WEIR_DROP_VLAN_TRUNCATED;
 		if (i == 0)
@@ -350,16 +360,36 @@ static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_le
 		l2 += sizeof(*tag);
 	}
 	if (type == wire16(ETH_P_IP))
-		return parse_ip4(&c, frame_len - l2, p);
+		return parse_ip4(c, l2, p);
 	if (type == wire16(ETH_P_IPV6))
-		return parse_ip6(&c, frame_len - l2, p);
+		return parse_ip6(c, l2, p);
 	if (type == wire16(ETH_P_ARP)) {
-		if (!cur_take(&c, 28)) /* Ethernet and IPv4: 8 + 2 * (6 + 4) */
+		if (!cur_take(c, 28)) /* Ethernet and IPv4: 8 + 2 * (6 + 4) */
 			return WEIR_DROP_ARP_TRUNCATED;
 		p->class = WEIR_CLASS_ARP;
 		return WEIR_PARSED;
 	}
 	return WEIR_PASS_NON_IP;
 }
+
+#ifdef __bpf__
+static __always_inline int weir_parse_ctx(struct xdp_md *ctx, struct weir_pkt *p)
+{
+	struct cursor c = {.data = (void *)(long)ctx->data,
+			   .end = (void *)(long)ctx->data_end,
+			   .ctx = ctx};
+
+	return parse_frame(&c, p);
+}
+#else
+/* @frame_len: bytes of the whole frame, of which @data .. @data_end is the first buffer. */
+static __always_inline int weir_parse(void *data, void *data_end, __u32 frame_len,
+				      struct weir_pkt *p)
+{
+	struct cursor c = {.data = data, .end = data_end, .frame_len = frame_len};
+
+	return parse_frame(&c, p);
+}
+#endif
 
 #endif

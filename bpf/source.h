@@ -14,10 +14,15 @@
 
 #include "limit.h"
 #include "maps.h"
+#include "match.h"
 #include "weir/idle.h"
 #include "weir/key.h"
 
 #define CLAIM_TRIES 3
+
+struct idle_words {
+	struct weir_idle word[WEIR_WORDS6];
+};
 
 /* Seeds of the bucket hash. Whoever comes first makes them: the agent, or the program itself when `ip link` loaded it. */
 __noinline int seed_make(struct weir_meta *m)
@@ -45,16 +50,35 @@ static __always_inline struct weir_meta *seeds(void)
 	return m;
 }
 
-/* Per word of the group: what makes it busy now (weir/idle.h). */
-static __always_inline void idle_params(const struct weir_policy *pol, const struct weir_group *g,
-					__u64 now_ns, __u32 n, struct weir_idle *ret)
+/* The words of windows: what makes them busy changes with the window. */
+__noinline int idle_windows(struct weir_policy *pol, struct weir_group *g, __u64 now_ns,
+			    struct idle_words *ret)
 {
 	__u32 i;
 
-#pragma unroll
-	for (i = 0; i < n; i++)
-		ret[i] = weir_idle_of(&pol->limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)], g->role[i],
-				      now_ns);
+	if (!pol || !g || !ret)
+		return 0;
+	for (i = 0; i < WEIR_WORDS6; i++)
+		if (!g->idle[i].mult)
+			ret->word[i] =
+				weir_idle_of(&pol->limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)],
+					     g->role[i], now_ns);
+	return 0;
+}
+
+/* Per word of the group: what makes it busy now. */
+static __always_inline void idle_params(struct weir_policy *pol, struct weir_group *g, __u64 now_ns,
+					__u32 n, struct idle_words *ret)
+{
+	__u32 i;
+
+#pragma clang loop unroll(full)
+	for (i = 0; i < n; i++) {
+		ret->word[i].lo = weir_ticks(now_ns, g->idle[i].mult, g->idle[i].shift) + 1;
+		ret->word[i].range = g->idle[i].range;
+	}
+	if (g->windows)
+		idle_windows(pol, g, now_ns, ret);
 }
 
 /* The scans have no branches: the bucket's slots become a mask of four bits, and the highest bit counts. That is quick
@@ -77,16 +101,16 @@ static __always_inline int highest(__u32 mask)
 	return mask ? (int)(0x3333333322221100ull >> (mask * 4 & 63) & 3) : NO_SLOT;
 }
 
-/* 1 if no word is busy (see weir_idle_busy). */
+/* 1 if no word is busy (weir_idle_busy without its branches; the compiler would put them back but for the barrier). */
 static __always_inline __u32 slot_idle(const __u32 *words, const struct weir_idle *idle, __u32 n)
 {
 	__u32 i, busy = 0;
 
-#pragma unroll
+#pragma clang loop unroll(full)
 	for (i = 0; i < n; i++) {
-		__u64 below = (__u64)(__u32)(words[i] - idle[i].lo) -
-			      idle[i].range; /* upper half all ones: below */
+		__u64 below = (__u64)(__u32)(words[i] - idle[i].lo) - idle[i].range;
 
+		__asm__ volatile("" : "+r"(below)); /* negative if it is below the range */
 		busy |= (below >> 63) & (1 ^ is_zero32(words[i]));
 	}
 	return busy ^ 1;
@@ -112,7 +136,7 @@ static __always_inline int scan4(const struct weir_bucket4 *b, __be32 tag)
 {
 	__u32 i, mask = 0;
 
-#pragma unroll
+#pragma clang loop unroll(full)
 	for (i = 0; i < WEIR_WAYS; i++)
 		mask |= is_zero32(*(volatile __be32 *)&b->slot[i].addr ^ tag) << i;
 	return highest(mask);
@@ -122,7 +146,7 @@ static __always_inline int scan6(const struct weir_bucket6 *b, __u64 tag)
 {
 	__u32 i, mask = 0;
 
-#pragma unroll
+#pragma clang loop unroll(full)
 	for (i = 0; i < WEIR_WAYS; i++)
 		mask |= is_zero64(*(volatile __u64 *)&b->slot[i].tag ^ tag) << i;
 	return highest(mask);
@@ -138,7 +162,7 @@ static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const stru
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
 		mask = 0;
-#pragma unroll
+#pragma clang loop unroll(full)
 		for (i = 0; i < WEIR_WAYS; i++)
 			mask |= (is_zero32(b->slot[i].addr) |
 				 slot_idle(b->slot[i].word, idle, WEIR_WORDS4))
@@ -172,7 +196,7 @@ static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struc
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
 		mask = 0;
-#pragma unroll
+#pragma clang loop unroll(full)
 		for (i = 0; i < WEIR_WAYS; i++)
 			mask |= (is_zero64(b->slot[i].tag) |
 				 slot_idle(b->slot[i].word, idle, WEIR_WORDS6))
@@ -218,78 +242,142 @@ static __always_inline __u32 *spill_words(struct charge *k, __u32 index, bool v6
 	return !s ? NULL : v6 ? s->word : &s->word[1]; /* pairs are aligned as in a slot */
 }
 
-/* Judges the limits of IPv4 group @g. Returns 0 to go on, or JUDGED(). A function of its own: verified once. */
-__noinline int judge4(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g,
-		      __u32 matched)
+/* Judges the limits of IPv4 group @g. Returns 0 to go on, or JUDGED(). */
+static __always_inline __u32 judge_group4(struct charge *k, __u32 g, __u32 matched)
 {
-	struct weir_idle idle[WEIR_WORDS4];
-	struct charge k = {.pol = pol, .pkt = p, .now_ns = now_ns};
-	struct weir_group *group;
+	struct weir_group *group = &k->pol->group4[g & (WEIR_GROUPS_MAX - 1)];
+	__be32 addr = k->pkt->src.word[0], tag = weir_tag4(addr, group->prefix_len);
+	struct idle_words idle = {};
+	struct weir_meta *m = seeds();
 	struct weir_bucket4 *b;
-	struct weir_meta *m;
-	__u32 zero = 0, *words;
-	__be32 tag;
+	__u32 *words;
 	int hit;
 
-	k.count = bpf_map_lookup_elem(&counters, &zero);
-	m = seeds();
-	if (!pol || !p || !k.count || !m)
-		return 0;
-	group = &pol->group4[g & (WEIR_GROUPS_MAX - 1)];
-	tag = weir_tag4(p->src.word[0], group->prefix_len);
-	b = bucket4(pol, weir_bucket_of4(tag, m->seed, group->base, group->bits));
+	if (!m)
+		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
+	b = bucket4(k->pol, weir_bucket_of4(tag, m->seed, group->base, group->bits));
 	if (!b)
 		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
 	hit = scan4(b, tag);
 	if (hit < 0) {
-		idle_params(pol, group, now_ns, WEIR_WORDS4, idle);
-		hit = claim4(b, tag, idle, k.count);
+		idle_params(k->pol, group, k->now_ns, WEIR_WORDS4, &idle);
+		hit = claim4(b, tag, idle.word, k->count);
 	}
 	if (hit >= 0 && hit < WEIR_WAYS)
-		return judge_words(&k, group, matched, b->slot[hit].word, WEIR_WORDS4, false);
-	words = spill_words(&k,
-			    weir_spill_of4(p->src.word[0], group->prefix_len, g, m->seed,
-					   pol->sources_bank),
-			    false);
-	return words ? judge_words(&k, group, matched, words, WEIR_WORDS4, false) : 0;
+		words = b->slot[hit].word;
+	else
+		words = spill_words(k,
+				    weir_spill_of4(addr, group->prefix_len, g, m->seed,
+						   k->pol->sources_bank),
+				    false);
+	return words ? judge_words(k, group, matched, words, WEIR_WORDS4, false) : 0;
 }
 
 /* The same for IPv6. */
-__noinline int judge6(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns, __u32 g,
-		      __u32 matched)
+static __always_inline __u32 judge_group6(struct charge *k, __u32 g, __u32 matched)
 {
-	struct weir_idle idle[WEIR_WORDS6];
-	struct charge k = {.pol = pol, .pkt = p, .now_ns = now_ns};
-	struct weir_group *group;
+	struct weir_group *group = &k->pol->group6[g & (WEIR_GROUPS_MAX - 1)];
+	const union weir_addr *addr = &k->pkt->src;
+	struct idle_words idle = {};
+	struct weir_meta *m = seeds();
 	struct weir_bucket6 *b;
-	struct weir_meta *m;
-	__u32 zero = 0, *words;
+	__u32 *words;
 	__u64 tag;
 	int hit;
 
-	k.count = bpf_map_lookup_elem(&counters, &zero);
-	m = seeds();
-	if (!pol || !p || !k.count || !m)
-		return 0;
-	group = &pol->group6[g & (WEIR_GROUPS_MAX - 1)];
-	tag = weir_tag6(&p->src, group->prefix_len, m->seed);
-	b = bucket6(pol, weir_bucket_of6(tag, m->seed, group->base, group->bits));
+	if (!m)
+		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
+	tag = weir_tag6(addr, group->prefix_len, m->seed);
+	b = bucket6(k->pol, weir_bucket_of6(tag, m->seed, group->base, group->bits));
 	if (!b)
 		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
 	hit = scan6(b, tag);
 	if (hit < 0) {
-		idle_params(pol, group, now_ns, WEIR_WORDS6, idle);
-		hit = claim6(b, tag, idle, k.count);
+		idle_params(k->pol, group, k->now_ns, WEIR_WORDS6, &idle);
+		hit = claim6(b, tag, idle.word, k->count);
 		if (hit >= 0 && hit < WEIR_WAYS && group->prefix_len > 64)
-			show_address(&p->src, group->prefix_len, &b->slot[hit].word[2]);
+			show_address(addr, group->prefix_len, &b->slot[hit].word[2]);
 	}
 	if (hit >= 0 && hit < WEIR_WAYS)
-		return judge_words(&k, group, matched, b->slot[hit].word, WEIR_WORDS6, true);
-	words = spill_words(&k,
-			    weir_spill_of6(&p->src, group->prefix_len, g, m->seed,
-					   pol->sources_bank),
-			    true);
-	return words ? judge_words(&k, group, matched, words, WEIR_WORDS6, true) : 0;
+		words = b->slot[hit].word;
+	else
+		words = spill_words(k,
+				    weir_spill_of6(addr, group->prefix_len, g, m->seed,
+						   k->pol->sources_bank),
+				    true);
+	return words ? judge_words(k, group, matched, words, WEIR_WORDS6, true) : 0;
+}
+
+/* Must this group look at the state of a source whose packet matched @matched? */
+static __always_inline bool group_asked(const struct weir_group *group, __u32 matched)
+{
+	return (matched & group->limits) || group->penalties;
+}
+
+/* The first group, with the matching; and each further one. Functions of their own: the verifier walks them once, not
+ * once for each way through the parser. Most policies have one group, so that a packet pays for one call: it can cost
+ * as much as a look-up.
+ */
+__noinline int judge_first4(struct weir_policy *pol, struct weir_pkt *p, struct weir_counters *c,
+			    __u64 now_ns)
+{
+	struct charge k = {.pol = pol, .pkt = p, .count = c, .now_ns = now_ns};
+
+	if (!pol || !p || !c)
+		return 0;
+	p->matched = match_limits(pol, p);
+	return pol->n_groups4 && group_asked(&pol->group4[0], p->matched)
+		       ? judge_group4(&k, 0, p->matched)
+		       : 0;
+}
+
+__noinline int judge_first6(struct weir_policy *pol, struct weir_pkt *p, struct weir_counters *c,
+			    __u64 now_ns)
+{
+	struct charge k = {.pol = pol, .pkt = p, .count = c, .now_ns = now_ns};
+
+	if (!pol || !p || !c)
+		return 0;
+	p->matched = match_limits(pol, p);
+	return pol->n_groups6 && group_asked(&pol->group6[0], p->matched)
+		       ? judge_group6(&k, 0, p->matched)
+		       : 0;
+}
+
+__noinline int judge_next4(struct weir_policy *pol, struct weir_pkt *p, struct weir_counters *c,
+			   __u64 now_ns, __u32 g)
+{
+	struct charge k = {.pol = pol, .pkt = p, .count = c, .now_ns = now_ns};
+
+	return pol && p && c ? judge_group4(&k, g, p->matched) : 0;
+}
+
+__noinline int judge_next6(struct weir_policy *pol, struct weir_pkt *p, struct weir_counters *c,
+			   __u64 now_ns, __u32 g)
+{
+	struct charge k = {.pol = pol, .pkt = p, .count = c, .now_ns = now_ns};
+
+	return pol && p && c ? judge_group6(&k, g, p->matched) : 0;
+}
+
+/* All limits in their order. */
+static __always_inline __u32 judge_limits(struct weir_policy *pol, struct weir_pkt *p,
+					  struct weir_counters *c, __u64 now_ns)
+{
+	__u32 judged, g;
+
+	if (p->family == 4) {
+		judged = judge_first4(pol, p, c, now_ns);
+		for (g = 1; g < WEIR_GROUPS_MAX && !judged && g < pol->n_groups4; g++)
+			if (group_asked(&pol->group4[g], p->matched))
+				judged = judge_next4(pol, p, c, now_ns, g);
+	} else {
+		judged = judge_first6(pol, p, c, now_ns);
+		for (g = 1; g < WEIR_GROUPS_MAX && !judged && g < pol->n_groups6; g++)
+			if (group_asked(&pol->group6[g], p->matched))
+				judged = judge_next6(pol, p, c, now_ns, g);
+	}
+	return judged ? judged : JUDGED(WEIR_PASS_DEFAULT, WEIR_NO_LIMIT);
 }
 
 #endif

@@ -15,35 +15,20 @@ static __always_inline struct weir_count *reason_count(struct weir_reason_counts
 	return (struct weir_count *)r + (reason < WEIR_REASON_MAX ? reason : 0);
 }
 
-/* Hands one drop to the agent unless this second's share of this CPU is used up. Never waits. */
-__noinline int event_sample(struct weir_pkt *p, __u32 judged, __u32 ifindex, __u32 per_second,
-			    __u32 monitor)
+/* Hands one drop to the agent. Never waits. */
+__noinline int event_send(struct weir_pkt *p, struct weir_counters *c, __u32 judged, __u32 ifindex,
+			  __u32 monitor)
 {
-	struct weir_counters *c;
 	struct weir_event *e;
-	__u32 zero = 0;
-	__u64 now, second;
 
-	c = bpf_map_lookup_elem(&counters, &zero);
 	if (!p || !c)
 		return 0;
-	now = weir_fake_clock ? weir_fake_now_ns : bpf_ktime_get_coarse_ns();
-	second = now >> 30; /* 1.07 s: a cap, not a clock */
-	if (c->event_second != second) {
-		c->event_second = second;
-		c->event_count = 0;
-	}
-	if (c->event_count >= per_second) {
-		c->events_capped++;
-		return 0;
-	}
-	c->event_count++;
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		c->events_lost++;
 		return 0;
 	}
-	e->time_ns = now;
+	e->time_ns = weir_fake_clock ? weir_fake_now_ns : bpf_ktime_get_ns();
 	__builtin_memcpy(&e->src, &p->src, sizeof(e->src));
 	__builtin_memcpy(&e->dst, &p->dst, sizeof(e->dst));
 	e->len = p->len;
@@ -64,28 +49,53 @@ __noinline int event_sample(struct weir_pkt *p, __u32 judged, __u32 ifindex, __u
 	return 0;
 }
 
-static __always_inline int verdict(struct xdp_md *ctx, const struct weir_policy *pol,
-				   struct weir_pkt *p, __u32 judged)
+/* Is this drop within the second's share of this CPU? */
+static __always_inline bool event_wanted(const struct weir_policy *pol, struct weir_counters *c,
+					 __u64 now_ns)
 {
-	__u32 reason = judged & 0xff, zero = 0, monitor = pol->flags & WEIR_POLICY_MONITOR;
-	struct weir_counters *c = bpf_map_lookup_elem(&counters, &zero);
-	struct weir_count *n;
-	bool drop = WEIR_REASON_DROPS(reason);
+	__u64 second = now_ns >> 30; /* 1.07 s: a cap, not a clock */
 
-	if (c) {
-		if (drop && monitor) {
-			n = reason_count(&c->would, reason);
-			n->packets++;
-			n->bytes += p->len;
-			reason = WEIR_PASS_MONITOR;
-		}
-		n = reason_count(&c->reason, reason);
+	if (!pol->events_per_second)
+		return false;
+	if (c->event_second != second) {
+		c->event_second = second;
+		c->event_count = 0;
+	}
+	if (c->event_count >= pol->events_per_second) {
+		c->events_capped++;
+		return false;
+	}
+	c->event_count++;
+	return true;
+}
+
+/* For the verifier only: it does not know that the counters are always there. */
+static __always_inline int verdict_uncounted(void)
+{
+	return XDP_ABORTED;
+}
+
+static __always_inline int verdict(struct xdp_md *ctx, const struct weir_policy *pol,
+				   struct weir_counters *c, struct weir_pkt *p, __u64 now_ns,
+				   __u32 judged)
+{
+	__u32 reason = judged & 0xff, monitor = pol->flags & WEIR_POLICY_MONITOR;
+	bool drop = WEIR_REASON_DROPS(reason);
+	struct weir_count *n;
+
+	if (drop && event_wanted(pol, c, now_ns))
+		event_send(p, c, judged, ctx->ingress_ifindex, monitor);
+	if (drop && monitor) {
+		n = reason_count(&c->would, reason);
 		n->packets++;
 		n->bytes += p->len;
+		reason = WEIR_PASS_MONITOR;
+		drop = false;
 	}
-	if (drop && pol->events_per_second)
-		event_sample(p, judged, ctx->ingress_ifindex, pol->events_per_second, monitor);
-	return drop && !monitor ? XDP_DROP : weir_pass_action;
+	n = reason_count(&c->reason, reason);
+	n->packets++;
+	n->bytes += p->len;
+	return drop ? XDP_DROP : weir_pass_action;
 }
 
 #endif

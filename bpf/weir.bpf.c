@@ -61,78 +61,51 @@ static __always_inline __u32 judge_class(const struct weir_policy *pol, const st
 	return JUDGED(class_reason(class, false), WEIR_NO_LIMIT);
 }
 
-/* A function of its own: the verifier walks it once, not once for each way through the parser. */
-__noinline int judge_limits(struct weir_policy *pol, struct weir_pkt *p, __u64 now_ns)
+static __always_inline __u32 judge(struct weir_policy *pol, struct weir_pkt *p,
+				   struct weir_counters *c, __u64 now_ns, int parsed)
 {
-	__u32 matched, g, judged;
-
-	if (!pol || !p)
-		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
-	matched = match_limits(pol, p);
-
-	if (p->family == 4) {
-		for (g = 0; g < WEIR_GROUPS_MAX; g++) {
-			if (g >= pol->n_groups4)
-				break;
-			if (!(matched & pol->group4[g].limits) && !pol->group4[g].penalties)
-				continue;
-			judged = judge4(pol, p, now_ns, g, matched);
-			if (judged)
-				return judged;
-		}
-	} else {
-		for (g = 0; g < WEIR_GROUPS_MAX; g++) {
-			if (g >= pol->n_groups6)
-				break;
-			if (!(matched & pol->group6[g].limits) && !pol->group6[g].penalties)
-				continue;
-			judged = judge6(pol, p, now_ns, g, matched);
-			if (judged)
-				return judged;
-		}
-	}
-	return JUDGED(WEIR_PASS_DEFAULT, WEIR_NO_LIMIT);
-}
-
-static __always_inline __u32 judge(struct weir_policy *pol, struct weir_pkt *p, int parsed)
-{
-	__u64 now_ns;
 	__u32 listed;
 
 	if (parsed != WEIR_PARSED)
 		return JUDGED(parsed, WEIR_NO_LIMIT);
-	now_ns = clock_now(pol);
 	if (p->class)
 		return judge_class(pol, p, now_ns);
 	if (pol->flags & WEIR_POLICY_LISTS) {
-		listed = lists_judge(pol, p, now_ns);
+		listed = lists_judge(pol, p, c, now_ns);
 		if (listed != LISTS_NONE)
 			return JUDGED(listed, WEIR_NO_LIMIT);
 	}
-	return judge_limits(pol, p, now_ns);
+	return judge_limits(pol, p, c, now_ns);
 }
 
-static __always_inline int weir_main(struct xdp_md *ctx, __u32 frame_len)
+static __always_inline int weir_main(struct xdp_md *ctx)
 {
 	struct weir_policy *pol;
+	struct weir_counters *c;
 	struct weir_pkt pkt;
-	int parsed =
-		weir_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, frame_len, &pkt);
+	__u32 zero = 0;
+	__u64 now_ns;
+	int parsed;
 
+	parsed = weir_parse_ctx(ctx, &pkt);
+	c = bpf_map_lookup_elem(&counters, &zero);
 	pol = policy_now();
-	return verdict(ctx, pol, &pkt, judge(pol, &pkt, parsed));
+	if (!c) /* cannot be: an array has its first element */
+		return verdict_uncounted();
+	now_ns = clock_now(pol, c);
+	return verdict(ctx, pol, c, &pkt, now_ns, judge(pol, &pkt, c, now_ns, parsed));
 }
 
 SEC("xdp")
 int weir_xdp(struct xdp_md *ctx)
 {
-	return weir_main(ctx, ctx->data_end - ctx->data);
+	return weir_main(ctx);
 }
 
 SEC("xdp.frags")
 int weir_xdp_frags(struct xdp_md *ctx)
 {
-	return weir_main(ctx, bpf_xdp_get_buff_len(ctx));
+	return weir_main(ctx);
 }
 
 char _license[] SEC("license") = "GPL";

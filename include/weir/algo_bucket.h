@@ -5,13 +5,13 @@
  * 1 << frac_bits ticks, and the *clock* is converted to ticks, not the cost. The charge is therefore exact and only
  * the rate is rounded, by at most half of 1 / mult.
  *
- *	debt = word - now, where 1 <= debt <= burst (+ block); anything else is no debt
+ *	debt = word - now, where 1 <= debt <= burst (+ block); what is far from that is no debt
  *	admit if debt + cost <= burst, then word = now + debt + cost
  *
  * Two CPUs read the clock a moment apart: one that reads it, is overtaken by another's charge and only then loads the
  * word sees a debt a little above burst + block. That is a full bucket (or a whole penalty), not a stale word: taken
- * for no debt it would hand the source a new burst at every such moment. WEIR_BUCKET_SKEW ticks are read so; the
- * compiler of limits keeps a step of the clock below half of it.
+ * for no debt it would hand the source a new burst at every such moment. So up to one burst more is read as full; the
+ * compiler of limits sees to it that a burst lasts many steps of the clock in use.
  *
  * With debt 0 exactly `burst` ticks are admitted at once; then `rate`.
  */
@@ -28,14 +28,14 @@ static __always_inline __u32 weir_ticks(__u64 now_ns, __u64 mult, __u8 shift)
 	return (__u32)((now_ns * mult) >> (shift & 63));
 }
 
-#define WEIR_BUCKET_SKEW (1u << 24)
-
-/* Debt of @word in ticks: 0..range. @range = burst + block of the limit. */
-static __always_inline __u32 weir_bucket_debt(__u32 word, __u32 now, __u32 range)
+/* Debt of @word in ticks: 0 .. burst + block. A word up to @burst beyond that was written by a CPU whose clock is
+ * newer (the coarse clock is used only where a burst lasts many of its steps); what is further away is stale.
+ */
+static __always_inline __u32 weir_bucket_debt(__u32 word, __u32 now, __u32 burst, __u32 block)
 {
-	__u32 debt = word - now;
+	__u32 debt = word - now, range = burst + block;
 
-	if (!word || debt > range + WEIR_BUCKET_SKEW)
+	if (!word || debt > range + burst)
 		return 0;
 	return debt <= range ? debt : range;
 }
@@ -49,12 +49,12 @@ static __always_inline __u32 weir_bucket_word(__u32 now, __u32 debt)
 }
 
 /* Takes @cost ticks. Returns 1 and *ret_word (to be stored) to admit, 0 to refuse. A word in its block_for time
- * (debt above burst) refuses. @block may be 0. burst + block <= 2^31.
+ * (debt above burst) refuses. @block may be 0. 2 * burst + block < 2^32.
  */
 static __always_inline int weir_bucket_take(__u32 word, __u32 now, __u32 cost, __u32 burst, __u32 block,
 					    __u32 *ret_word)
 {
-	__u32 debt = weir_bucket_debt(word, now, burst + block);
+	__u32 debt = weir_bucket_debt(word, now, burst, block);
 
 	if (debt > burst || cost > burst - debt)
 		return 0;
@@ -65,7 +65,7 @@ static __always_inline int weir_bucket_take(__u32 word, __u32 now, __u32 cost, _
 /* Is the source in the block_for time of this limit? */
 static __always_inline int weir_bucket_blocked(__u32 word, __u32 now, __u32 burst, __u32 block)
 {
-	return weir_bucket_debt(word, now, burst + block) > burst;
+	return weir_bucket_debt(word, now, burst, block) > burst;
 }
 
 /* The word of a source that has just exceeded a limit with block_for: blocked for @block ticks, then out of tokens.

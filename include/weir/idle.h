@@ -6,8 +6,8 @@
  *
  *	busy = word != 0 && (u32)(word - lo) < range
  *
- * bucket      debt = word - now is a debt if 1 <= debt <= burst + block, and up to WEIR_BUCKET_SKEW above that if it
- *             was written by a CPU with a newer clock: lo = now + 1, range = burst + block + skew
+ * bucket      debt = word - now is a debt if 1 <= debt <= burst + block, and up to burst above that if it was
+ *             written by a CPU with a newer clock: lo = now + 1, range = 2 * burst + block
  * penalty     the same with now = now_ns >> 20, burst 0, block = block_ms
  * fixed       number << c | count with the current number or the next one (newer clock), which follow each other:
  *             lo = (number << c) + 1, range = (2 << c) - 1; the + 1 leaves out a count of 0
@@ -62,12 +62,12 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 
 	if (role == WEIR_WORD_PENALTY) {
 		i.lo = (__u32)(now_ns >> 20) + 1;
-		i.range = l->block_ms + WEIR_BUCKET_SKEW;
+		i.range = l->block_ms;
 		return i;
 	}
 	if (role == WEIR_WORD_STATE && l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 		i.lo = weir_ticks(now_ns, l->mult, l->shift) + 1;
-		i.range = l->burst + l->block + WEIR_BUCKET_SKEW;
+		i.range = 2 * l->burst + l->block;
 		return i;
 	}
 	if (role != ((l->flags & WEIR_LIMIT_PAIR) ? WEIR_WORD_HIGH : WEIR_WORD_STATE) ||
@@ -85,6 +85,35 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 	i.lo++;
 	i.range--;
 	return i;
+}
+
+/* Fills @g->idle and @g->windows from owner, role and the policy's limits. For who makes a policy. */
+static __always_inline void weir_group_prepare(const struct weir_limit *limit,
+					       struct weir_group *g)
+{
+	int i;
+
+	g->windows = 0;
+	for (i = 0; i < WEIR_WORDS6; i++) {
+		const struct weir_limit *l = &limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)];
+		struct weir_idle_word *w = &g->idle[i];
+
+		w->mult = 0;
+		w->range = 0;
+		w->shift = 0;
+		if (g->role[i] == WEIR_WORD_PENALTY) {
+			w->mult = 1;
+			w->shift = 20;
+			w->range = l->block_ms;
+		} else if (g->role[i] == WEIR_WORD_STATE &&
+			   l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
+			w->mult = l->mult;
+			w->shift = l->shift;
+			w->range = 2 * l->burst + l->block;
+		} else if (g->role[i] != WEIR_WORD_FREE) {
+			g->windows = 1;
+		}
+	}
 }
 
 #endif

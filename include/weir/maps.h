@@ -218,6 +218,8 @@ struct weir_counters {
 	__u64 events_lost;    /* ring buffer full */
 	__u64 event_second;   /* state of the cap */
 	__u64 event_count;
+	__u64 clock_jiffies;  /* the coarse clock as last read, and when: it moves only with a jiffy */
+	__u64 clock_ns;
 };
 
 /* --- events ------------------------------------------------------------------------------------------------------ */

@@ -7,9 +7,9 @@
 
 /* Families are numbered 4 and 6; 0 is neither. */
 enum weir_fragment {
-	WEIR_FRAG_NONE,  /* a whole datagram (an IPv6 atomic fragment, RFC 6946, is one) */
+	WEIR_FRAG_NONE,	 /* a whole datagram (an IPv6 atomic fragment, RFC 6946, is one) */
 	WEIR_FRAG_FIRST, /* ports may be read */
-	WEIR_FRAG_REST,  /* ports are never read */
+	WEIR_FRAG_REST,	 /* ports are never read */
 	WEIR_FRAG_MAX
 };
 
@@ -32,18 +32,19 @@ union weir_addr {
 struct weir_pkt {
 	union weir_addr src;
 	union weir_addr dst;
-	__u32 len;      /* bytes of the whole frame, from the Ethernet header */
-	__u16 sport;    /* host order; 0 where has_ports is 0 */
+	__u32 len;   /* bytes of the whole frame, from the Ethernet header */
+	__u16 sport; /* host order; 0 where has_ports is 0 */
 	__u16 dport;
-	__u16 vlan;     /* outer VLAN id; 0 = untagged */
-	__u8 family;    /* 4, 6 or 0 */
-	__u8 protocol;  /* last header: IPPROTO_*; of a fragment, the one its header names */
+	__u16 vlan;	/* outer VLAN id; 0 = untagged */
+	__u8 family;	/* 4, 6 or 0 */
+	__u8 protocol;	/* last header: IPPROTO_*; of a fragment, the one its header names */
 	__u8 tcp_flags; /* byte 13 of the TCP header; only where has_tcp */
-	__u8 fragment;  /* enum weir_fragment */
-	__u8 class;     /* enum weir_class */
+	__u8 fragment;	/* enum weir_fragment */
+	__u8 class;	/* enum weir_class */
 	__u8 has_ports;
 	__u8 has_tcp;
-	__u8 _pad[7];
+	__u8 _pad[3];
+	__u32 matched; /* limits whose match: it meets; set when limits are judged */
 };
 WEIR_ABI_SIZE(struct weir_pkt, 56);
 

@@ -12,8 +12,7 @@
 #define SHIFT	    32
 #define MULT_WANTED (1u << 12) /* rate exact to 0.012 % */
 #define MAX_FRAC    31
-#define MAX_RANGE                                                                                  \
-	(1u << 31) /* burst + block: at least half of the word's values must mean "idle" */
+#define MAX_RANGE   (1u << 31) /* 2 * burst + block: half of the values must mean "idle" */
 #define MAX_PENALTY  (1u << 31)
 #define ONE_WORD_MAX 20 /* bits of count in a one-word window */
 #define SLIDING_MAX  ((1u << WEIR_SLIDING_COUNT_BITS) - 1)
@@ -27,7 +26,7 @@
 #define COARSE_BURST_JIFFIES  16
 #define COARSE_WINDOW_JIFFIES 64
 
-typedef unsigned __int128 u128;
+	typedef unsigned __int128 u128;
 
 /* --- token bucket ---- */
 
@@ -73,7 +72,7 @@ static bool bucket_with(const struct weir_conf_limit *l, __u8 frac, struct weir_
 	    !exact_enough(l->rate, l->rate_per_ns, frac, mult))
 		return false;
 	block = ns_to_ticks(l->block_for_ns, mult);
-	if (burst + block > MAX_RANGE)
+	if (2 * burst + block > MAX_RANGE)
 		return false;
 	ret->mult = mult;
 	ret->shift = SHIFT;
@@ -106,8 +105,8 @@ static int bucket_refuse(const struct weir_conf_limit *l, struct weir_error *e)
 			e, -EINVAL,
 			"rate %s is too slow for a token bucket (use algorithm: fixed-window)", r);
 	weir_str_format_amount(l->burst, l->bytes, a);
-	if ((u128)l->burst << frac > MAX_RANGE) {
-		weir_str_format_amount(MAX_RANGE >> frac, l->bytes, b);
+	if ((u128)l->burst << frac > MAX_RANGE / 2) {
+		weir_str_format_amount(MAX_RANGE / 2 >> frac, l->bytes, b);
 		return weir_error_set(e, -EINVAL,
 				      "burst %s is too large at rate %s (set burst: to %s or less; "
 				      "without one it is "
@@ -115,7 +114,7 @@ static int bucket_refuse(const struct weir_conf_limit *l, struct weir_error *e)
 				      a, r, b);
 	}
 	weir_str_format_duration(l->block_for_ns, b);
-	weir_str_format_duration(ticks_to_ns(MAX_RANGE - ((u128)l->burst << frac), mult) /
+	weir_str_format_duration(ticks_to_ns(MAX_RANGE - ((u128)l->burst << (frac + 1)), mult) /
 					 1000000000 * 1000000000,
 				 c);
 	return weir_error_set(e, -EINVAL,
@@ -152,12 +151,10 @@ static int bucket_units(const struct weir_conf_limit *l, const struct weir_limit
 	return bucket_refuse(l, e);
 }
 
-static bool bucket_needs_fine_clock(const struct weir_conf_limit *l, const struct weir_limit *c,
-				    __u64 jiffy_ns)
+static bool bucket_needs_fine_clock(const struct weir_conf_limit *l, __u64 jiffy_ns)
 {
-	/* Also where a step of the clock comes near what two CPUs may differ by (algo_bucket.h). */
-	return (u128)l->burst * l->rate_per_ns < (u128)l->rate * jiffy_ns * COARSE_BURST_JIFFIES ||
-	       ns_to_ticks(jiffy_ns, c->mult) > WEIR_BUCKET_SKEW / 2;
+	/* A burst is also how far the clocks of two CPUs may be apart (algo_bucket.h). */
+	return (u128)l->burst * l->rate_per_ns < (u128)l->rate * jiffy_ns * COARSE_BURST_JIFFIES;
 }
 
 /* --- windows ---- */
@@ -236,7 +233,7 @@ int weir_units_of(const struct weir_conf_limit *l, const struct weir_limit *was,
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 		r = bucket_units(l, was, ret, e);
 		if (r == 0)
-			*ret_fine = bucket_needs_fine_clock(l, ret, jiffy_ns);
+			*ret_fine = bucket_needs_fine_clock(l, jiffy_ns);
 		return r;
 	}
 	r = window_units(l, was, ret, e);

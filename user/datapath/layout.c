@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "user/datapath/compile_int.h"
+#include "weir/idle.h"
 
 #define WORDS_MAX 8
 
@@ -159,6 +160,7 @@ static void finish_group(const struct weir_policy *old, bool v6, const __u8 *ids
 		if (spot[i].penalty != WEIR_NO_LIMIT)
 			own(g, spot[i].penalty, ids[i], WEIR_WORD_PENALTY);
 	}
+	weir_group_prepare(p->limit, g);
 }
 
 /* Powers of two that sum to the table: of n groups, with 2^k the power of two at or above n, each gets a 2^k-th, and

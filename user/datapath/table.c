@@ -144,7 +144,7 @@ static void bucket_state(const struct weir_limit *l, __u32 word, __u64 now_ns,
 {
 	__u64 token = 1ull << l->frac_bits, debt, owed;
 
-	debt = weir_bucket_debt(word, weir_ticks(now_ns, l->mult, l->shift), l->burst + l->block);
+	debt = weir_bucket_debt(word, weir_ticks(now_ns, l->mult, l->shift), l->burst, l->block);
 	owed = debt < l->burst ? debt : l->burst;
 	st->capacity = l->burst >> l->frac_bits;
 	st->used = (owed + token - 1) >> l->frac_bits;
@@ -246,7 +246,7 @@ void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, 
 	}
 	if (q < n) {
 		st.blocked_ns =
-			(__u64)weir_bucket_debt(words[q], (__u32)(now_ns >> 20), l->block_ms) << 20;
+			(__u64)weir_bucket_debt(words[q], (__u32)(now_ns >> 20), 0, l->block_ms) << 20;
 		if (st.blocked_ns > st.retry_ns)
 			st.retry_ns = st.blocked_ns;
 	}

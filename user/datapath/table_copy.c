@@ -29,7 +29,7 @@ static __u32 bucket_word(const struct weir_limit *was, const struct weir_limit *
 			 __u64 now_ns)
 {
 	__u64 debt = weir_bucket_debt(word, weir_ticks(now_ns, was->mult, was->shift),
-				      was->burst + was->block);
+				      was->burst, was->block);
 	__u64 rest = 0, ticks;
 
 	if (!debt)
@@ -132,7 +132,7 @@ static bool translate(const struct copy *c, const struct weir_limit *was,
 	else
 		fixed_words(was, is, words, w, c->now_ns, &st);
 	if (q < c->src.words && is->block_ms) {
-		rest = weir_bucket_debt(words[q], now20, was->block_ms);
+		rest = weir_bucket_debt(words[q], now20, 0, was->block_ms);
 		rest = rest < is->block_ms ? rest : is->block_ms;
 		st.penalty = rest ? weir_bucket_word(now20, rest) : 0;
 	}
