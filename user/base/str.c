@@ -263,6 +263,8 @@ int weir_str_rate(const char *s, struct weir_rate *ret)
 	r = scale(&per, u->factor, 1, &rate.per_ns);
 	if (r < 0)
 		return r;
+	if (!rate.per_ns)
+		return -ERANGE; /* in no time */
 	/* "0.5/s" is 1 every 2 s: the fraction goes to the period, so that nothing is lost. */
 	r = scale(&d, num, den, &rate.amount);
 	if (r < 0) {

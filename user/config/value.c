@@ -1,45 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* One reader for each kind of value in the table of settings. A reader says every mistake of its value, with the place
- * and an example of what would be right.
- */
+/* Readers of words, texts and limits, and what all readers share; see value.h. */
+#include "user/config/value.h"
+
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #include "user/base/str.h"
-#include "user/config/schema.h"
 
 _Static_assert(sizeof(enum weir_mode) == sizeof(unsigned int), "enums are stored as unsigned int");
 
-/* A value being read: what, where from, where to. */
-struct target {
-	struct weir_reader *r;
-	const struct weir_setting *s;
-	const yaml_node_t *node;
-	unsigned char *to;
-	void *base;
-};
-
-static const char *key(const struct target *t)
+const char *weir_value_key(const struct weir_target *t)
 {
 	return weir_setting_key(t->s);
 }
 
-static const char *shown(const yaml_node_t *n, char buf[static WEIR_SHOWN_MAX])
+const char *weir_value_shown(const yaml_node_t *n, char buf[static WEIR_SHOWN_MAX])
 {
 	return weir_conf_shown(weir_yaml_text(n), n->data.scalar.length, buf);
 }
 
 /* --- lists: [a, b], or just a ---- */
 
-static size_t count_items(const yaml_node_t *n)
+size_t weir_value_count(const yaml_node_t *n)
 {
 	if (n->type == YAML_SEQUENCE_NODE)
 		return (size_t)(n->data.sequence.items.top - n->data.sequence.items.start);
 	return weir_yaml_is_null(n) ? 0 : 1;
 }
 
-static const yaml_node_t *item_at(const struct target *t, const yaml_node_t *n, size_t i)
+const yaml_node_t *weir_value_item(const struct weir_target *t, const yaml_node_t *n, size_t i)
 {
 	if (n->type == YAML_SEQUENCE_NODE)
 		return yaml_document_get_node(t->r->doc, n->data.sequence.items.start[i]);
@@ -47,7 +36,7 @@ static const yaml_node_t *item_at(const struct target *t, const yaml_node_t *n, 
 }
 
 /* "link, chain or external", or what else to write. */
-static const char *wanted(const struct weir_setting *s, char *buf, size_t size)
+const char *weir_value_wanted(const struct weir_setting *s, char *buf, size_t size)
 {
 	size_t len = 0;
 
@@ -64,24 +53,24 @@ static const char *wanted(const struct weir_setting *s, char *buf, size_t size)
 }
 
 /* Text of a scalar with something in it; else the mistake is said. */
-static const char *scalar(const struct target *t, const yaml_node_t *n)
+const char *weir_value_scalar(const struct weir_target *t, const yaml_node_t *n)
 {
 	char words[128];
 
 	if (n->type != YAML_SCALAR_NODE || weir_yaml_is_null(n)) {
-		weir_reader_error(t->r, n, "%s: %s instead of a value (%s)", key(t),
-				  weir_yaml_kind(n), wanted(t->s, words, sizeof(words)));
+		weir_reader_error(t->r, n, "%s: %s instead of a value (%s)", weir_value_key(t),
+				  weir_yaml_kind(n), weir_value_wanted(t->s, words, sizeof(words)));
 		return NULL;
 	}
 	if (strlen(weir_yaml_text(n)) != n->data.scalar.length) {
-		weir_reader_error(t->r, n, "%s: a zero byte in the text", key(t));
+		weir_reader_error(t->r, n, "%s: a zero byte in the text", weir_value_key(t));
 		return NULL;
 	}
 	return weir_yaml_text(n);
 }
 
 /* {not: [...]} → what is in it. */
-static const yaml_node_t *unwrap_not(const struct target *t, bool *ret_negate)
+const yaml_node_t *weir_value_unwrap_not(const struct weir_target *t, bool *ret_negate)
 {
 	const yaml_node_t *n = t->node, *k;
 	const yaml_node_pair_t *p;
@@ -93,246 +82,52 @@ static const yaml_node_t *unwrap_not(const struct target *t, bool *ret_negate)
 	k = p < n->data.mapping.pairs.top ? yaml_document_get_node(t->r->doc, p->key) : NULL;
 	if (!k || p + 1 != n->data.mapping.pairs.top || k->type != YAML_SCALAR_NODE ||
 	    strcmp(weir_yaml_text(k), "not") != 0) {
-		weir_reader_error(t->r, n, "%s: only {not: [...]} may stand here", key(t));
+		weir_reader_error(t->r, n, "%s: only {not: [...]} may stand here",
+				  weir_value_key(t));
 		return NULL;
 	}
 	*ret_negate = true;
 	n = yaml_document_get_node(t->r->doc, p->value);
-	if (count_items(n) == 0 || n->type == YAML_MAPPING_NODE) {
-		weir_reader_error(t->r, n, "%s: not: needs a value or a list", key(t));
+	if (weir_value_count(n) == 0 || n->type == YAML_MAPPING_NODE) {
+		weir_reader_error(t->r, n, "%s: not: needs a value or a list", weir_value_key(t));
 		return NULL;
 	}
 	return n;
 }
 
 /* The values of a list kind; NULL and the mistake said where there are too many, or a group. */
-static const yaml_node_t *list_of(const struct target *t, const yaml_node_t *n, size_t max)
+const yaml_node_t *weir_value_list(const struct weir_target *t, const yaml_node_t *n, size_t max)
 {
 	if (n->type == YAML_MAPPING_NODE) {
-		weir_reader_error(t->r, n, "%s: a group of settings where a %s belongs", key(t),
-				  t->s->type);
+		weir_reader_error(t->r, n, "%s: a group of settings where a %s belongs",
+				  weir_value_key(t), t->s->type);
 		return NULL;
 	}
-	if (count_items(n) > max) {
-		weir_reader_error(t->r, n, "%s: %zu entries (at most %zu)", key(t), count_items(n),
-				  max);
+	if (weir_value_count(n) > max) {
+		weir_reader_error(t->r, n, "%s: %zu entries (at most %zu)", weir_value_key(t),
+				  weir_value_count(n), max);
 		return NULL;
 	}
 	return n;
 }
 
 /* The same for conditions: an empty one would match everything, or nothing; nobody means that. */
-static const yaml_node_t *condition_of(const struct target *t, const yaml_node_t *n, size_t max)
+const yaml_node_t *weir_value_condition(const struct weir_target *t, const yaml_node_t *n,
+					size_t max)
 {
-	if (n && n->type != YAML_MAPPING_NODE && count_items(n) == 0) {
+	if (n && n->type != YAML_MAPPING_NODE && weir_value_count(n) == 0) {
 		weir_reader_error(t->r, n, "%s: nothing in it (leave %s out to match everything)",
-				  key(t), key(t));
+				  weir_value_key(t), weir_value_key(t));
 		return NULL;
 	}
-	return n ? list_of(t, n, max) : NULL;
-}
-
-/* --- numbers ---- */
-
-static void store_number(const struct target *t, __u64 v)
-{
-	switch (t->s->size) {
-	case 1: {
-		__u8 x = (__u8)v;
-		memcpy(t->to, &x, sizeof(x));
-		break;
-	}
-	case 4: {
-		__u32 x = (__u32)v;
-		memcpy(t->to, &x, sizeof(x));
-		break;
-	}
-	default:
-		memcpy(t->to, &v, sizeof(v));
-	}
-}
-
-static int read_number(const struct target *t)
-{
-	const char *text = scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX];
-	__u64 v;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	r = weir_str_u64(text, t->s->max, &v);
-	if (r == 0 && v >= t->s->min) {
-		store_number(t, v);
-		return 0;
-	}
-	if (strcmp(t->s->path, "version") == 0)
-		weir_reader_error(t->r, t->node,
-				  "version %s is not known (this weir reads version %llu)",
-				  shown(t->node, buf), t->s->max);
-	else if (r == -EINVAL)
-		weir_reader_error(t->r, t->node, "%s: \"%s\" is not a whole number (%llu to %llu)",
-				  key(t), shown(t->node, buf), t->s->min, t->s->max);
-	else
-		weir_reader_error(t->r, t->node, "%s: %s is out of range (%llu to %llu)", key(t),
-				  shown(t->node, buf), t->s->min, t->s->max);
-	return -EINVAL;
-}
-
-static int read_table(const struct target *t)
-{
-	const char *text = scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX], least[WEIR_STR_MAX], most[WEIR_STR_MAX];
-	__u64 v, up;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	r = weir_str_size_bytes(text, &v);
-	if (r == -EINVAL) {
-		weir_reader_error(t->r, t->node, "%s: \"%s\" is not a size (for example 16 MB)",
-				  key(t), shown(t->node, buf));
-		return r;
-	}
-	for (up = 1; r == 0 && up < v && up < t->s->max * 2;)
-		up *= 2;
-	if (r == 0 && up - v > v - up / 2)
-		up /= 2; /* the nearer of the two */
-	if (r < 0 || up < t->s->min || up > t->s->max) {
-		weir_reader_error(t->r, t->node, "%s: %s is out of range (%s to %s)", key(t),
-				  shown(t->node, buf), weir_str_format_size(t->s->min, least),
-				  weir_str_format_size(t->s->max, most));
-		return -EINVAL;
-	}
-	store_number(t, up);
-	((struct weir_conf *)t->base)->packet_sources_asked = v;
-	return 0;
-}
-
-static int read_duration(const struct target *t)
-{
-	struct weir_conf_limit *l = t->base;
-	const char *text = scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX], least[WEIR_STR_MAX], most[WEIR_STR_MAX];
-	__u64 v;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	r = weir_str_duration_ns(text, &v);
-	if (r == -EINVAL) {
-		weir_reader_error(t->r, t->node,
-				  "%s: \"%s\" is not a duration (for example 500ms, 10s, 5m, 1h)",
-				  key(t), shown(t->node, buf));
-		return r;
-	}
-	if (r == 0 && v == 0 && t->s->given == WEIR_GIVEN_BLOCK_FOR) {
-		l->block_for_ns = 0; /* none: what the absence of it means */
-		return 0;
-	}
-	if (r < 0 || v < t->s->min || v > t->s->max) {
-		weir_reader_error(t->r, t->node, "%s: %s is too %s (%s to %s)", key(t),
-				  shown(t->node, buf), r == 0 && v < t->s->min ? "short" : "long",
-				  weir_str_format_duration(t->s->min, least),
-				  weir_str_format_duration(t->s->max, most));
-		return -EINVAL;
-	}
-	store_number(t, v);
-	l->given |= t->s->given;
-	return 0;
-}
-
-static int read_rate(const struct target *t)
-{
-	struct weir_conf_limit *l = t->base;
-	const char *text = scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX];
-	struct weir_rate rate;
-	__u64 n;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	r = weir_str_rate(text, &rate);
-	if (r == -EINVAL && weir_str_u64(text, ~0ull, &n) == 0) {
-		weir_reader_error(t->r, t->node,
-				  "%s: %s says how many, but not in what time (for example %s/s)",
-				  key(t), shown(t->node, buf), shown(t->node, buf));
-		return r;
-	}
-	if (r == -EINVAL) {
-		weir_reader_error(
-			t->r, t->node,
-			"%s: \"%s\" is not a rate (for example 20000/s, 100/m, 200 Mbit/s)", key(t),
-			shown(t->node, buf));
-		return r;
-	}
-	if (r == 0 && rate.amount == 0) {
-		weir_reader_error(
-			t->r, t->node,
-			"%s: %s admits nothing (to drop a source altogether use lists.block)",
-			key(t), shown(t->node, buf));
-		return -EINVAL;
-	}
-	/* 10^11 a second: 800 Gbit/s; 30 days: what a state word can tell apart */
-	if (r < 0 ||
-	    (unsigned __int128)rate.amount * 1000000000 >
-		    (unsigned __int128)rate.per_ns * 100000000000ull ||
-	    (unsigned __int128)rate.amount * 30 * 86400 * 1000000000ull < rate.per_ns) {
-		weir_reader_error(
-			t->r, t->node,
-			"%s: %s is out of range (from 1/30d, slower rounds to nothing, to 800 "
-			"Gbit/s or 100 G packets/s)",
-			key(t), shown(t->node, buf));
-		return -EINVAL;
-	}
-	l->rate = rate.amount;
-	l->rate_per_ns = rate.per_ns;
-	l->given |= WEIR_GIVEN_RATE;
-	l->given_bytes =
-		(__u8)((l->given_bytes & ~WEIR_GIVEN_RATE) | (rate.bytes ? WEIR_GIVEN_RATE : 0));
-	return 0;
-}
-
-static int read_amount(const struct target *t)
-{
-	struct weir_conf_limit *l = t->base;
-	const char *text = scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX], most[WEIR_STR_MAX];
-	bool bytes = false;
-	__u64 v;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	r = weir_str_amount(text, &v, &bytes);
-	if (r == -EINVAL) {
-		weir_reader_error(t->r, t->node,
-				  "%s: \"%s\" is not an amount (for example 200, 4 MB)", key(t),
-				  shown(t->node, buf));
-		return r;
-	}
-	if (r == 0 && v == 0) {
-		weir_reader_error(t->r, t->node, "%s: 0 admits nothing (1 or more)", key(t));
-		return -EINVAL;
-	}
-	if (r < 0 || v < t->s->min || v > t->s->max) {
-		weir_reader_error(t->r, t->node, "%s: %s is out of range (1 to %llu, which is %s)",
-				  key(t), shown(t->node, buf), t->s->max,
-				  weir_str_format_size(t->s->max + (t->s->max & 1), most));
-		return -EINVAL;
-	}
-	store_number(t, v);
-	l->given |= t->s->given;
-	l->given_bytes = (__u8)((l->given_bytes & ~t->s->given) | (bytes ? t->s->given : 0));
-	return 0;
+	return n ? weir_value_list(t, n, max) : NULL;
 }
 
 /* --- words and texts ---- */
 
-static int read_word(const struct target *t)
+static int read_word(const struct weir_target *t)
 {
-	const char *text = scalar(t, t->node), *near;
+	const char *text = weir_value_scalar(t, t->node), *near;
 	char buf[WEIR_SHOWN_MAX], all[128];
 	size_t n;
 
@@ -340,7 +135,7 @@ static int read_word(const struct target *t)
 		return -EINVAL;
 	for (n = 0; t->s->words[n]; n++) {
 		if (strcmp(text, t->s->words[n]) == 0) {
-			store_number(t, n);
+			weir_value_store(t, n);
 			return 0;
 		}
 	}
@@ -355,10 +150,11 @@ static int read_word(const struct target *t)
 	near = weir_str_closest(text, t->s->words, n);
 	if (near)
 		weir_reader_error(t->r, t->node, "%s: unknown word \"%s\" (did you mean \"%s\"?)",
-				  key(t), shown(t->node, buf), near);
+				  weir_value_key(t), weir_value_shown(t->node, buf), near);
 	else
-		weir_reader_error(t->r, t->node, "%s: unknown word \"%s\" (%s)", key(t),
-				  shown(t->node, buf), wanted(t->s, all, sizeof(all)));
+		weir_reader_error(t->r, t->node, "%s: unknown word \"%s\" (%s)", weir_value_key(t),
+				  weir_value_shown(t->node, buf),
+				  weir_value_wanted(t->s, all, sizeof(all)));
 	return -EINVAL;
 }
 
@@ -367,9 +163,9 @@ static bool is_name(const char *s)
 	return *s && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == strlen(s);
 }
 
-static int read_name(const struct target *t)
+static int read_name(const struct weir_target *t)
 {
-	const char *text = scalar(t, t->node);
+	const char *text = weir_value_scalar(t, t->node);
 	char buf[WEIR_SHOWN_MAX];
 
 	if (!text)
@@ -378,7 +174,7 @@ static int read_name(const struct target *t)
 		weir_reader_error(
 			t->r, t->node,
 			"%s: \"%s\" is not a name (a-z, 0-9, '-' and '_', at most %zu of them)",
-			key(t), shown(t->node, buf), t->s->size - 1);
+			weir_value_key(t), weir_value_shown(t->node, buf), t->s->size - 1);
 		return -EINVAL;
 	}
 	(void)weir_str_copy((char *)t->to, t->s->size, text); /* it fits */
@@ -397,27 +193,27 @@ static int store_text(unsigned char *to, const char *text)
 	return 0;
 }
 
-static int read_user(const struct target *t)
+static int read_user(const struct weir_target *t)
 {
 	const char *text;
 	char buf[WEIR_SHOWN_MAX];
 
-	text = scalar(t, t->node);
+	text = weir_value_scalar(t, t->node);
 	if (!text)
 		return -EINVAL;
 	if (!*text || strlen(text) > 32 || text[0] == '-' ||
 	    strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
 		    strlen(text)) {
-		weir_reader_error(t->r, t->node, "%s: \"%s\" is not the name of a group", key(t),
-				  shown(t->node, buf));
+		weir_reader_error(t->r, t->node, "%s: \"%s\" is not the name of a group",
+				  weir_value_key(t), weir_value_shown(t->node, buf));
 		return -EINVAL;
 	}
 	return store_text(t->to, text);
 }
 
-static int check_path(const struct target *t, const yaml_node_t *n, size_t max)
+static int check_path(const struct weir_target *t, const yaml_node_t *n, size_t max)
 {
-	const char *text = scalar(t, n);
+	const char *text = weir_value_scalar(t, n);
 	char buf[WEIR_SHOWN_MAX];
 
 	if (!text)
@@ -426,14 +222,14 @@ static int check_path(const struct target *t, const yaml_node_t *n, size_t max)
 		return 0;
 	if (text[0] == '/')
 		weir_reader_error(t->r, n, "%s: the path is too long (at most %zu characters)",
-				  key(t), max);
+				  weir_value_key(t), max);
 	else
 		weir_reader_error(t->r, n, "%s: \"%s\" is not a whole path (it begins with '/')",
-				  key(t), shown(n, buf));
+				  weir_value_key(t), weir_value_shown(n, buf));
 	return -EINVAL;
 }
 
-static int read_path(const struct target *t)
+static int read_path(const struct weir_target *t)
 {
 	int r = check_path(t, t->node, t->s->max);
 
@@ -441,9 +237,9 @@ static int read_path(const struct target *t)
 }
 
 /* The kernel's rule for a name (dev_valid_name). */
-static int check_interface(const struct target *t, const yaml_node_t *n)
+static int check_interface(const struct weir_target *t, const yaml_node_t *n)
 {
-	const char *text = scalar(t, n);
+	const char *text = weir_value_scalar(t, n);
 	char buf[WEIR_SHOWN_MAX];
 	bool ok;
 
@@ -457,7 +253,7 @@ static int check_interface(const struct target *t, const yaml_node_t *n)
 			t->r, n,
 			"%s: \"%s\" cannot be an interface (at most 15 characters, no space, "
 			"'/' or ':')",
-			key(t), shown(n, buf));
+			weir_value_key(t), weir_value_shown(n, buf));
 	return ok ? 0 : -EINVAL;
 }
 
@@ -468,7 +264,7 @@ struct texts {
 	size_t *n;
 };
 
-static struct texts texts_of(const struct target *t)
+static struct texts texts_of(const struct weir_target *t)
 {
 	struct weir_conf *c = t->base;
 
@@ -509,20 +305,21 @@ static bool has_text(const struct texts *to, const char *text)
 	return false;
 }
 
-static int read_texts(const struct target *t)
+static int read_texts(const struct weir_target *t)
 {
-	const yaml_node_t *list = list_of(t, t->node, t->s->max);
+	const yaml_node_t *list = weir_value_list(t, t->node, t->s->max);
 	struct texts to = texts_of(t);
 	int r = list ? 0 : -EINVAL;
 
-	for (size_t i = 0; list && i < count_items(list); i++) {
-		const yaml_node_t *n = item_at(t, list, i);
+	for (size_t i = 0; list && i < weir_value_count(list); i++) {
+		const yaml_node_t *n = weir_value_item(t, list, i);
 		char buf[WEIR_SHOWN_MAX];
 		int r2 = t->s->kind == WEIR_KIND_INTERFACES ? check_interface(t, n)
 							    : check_path(t, n, 4095);
 
 		if (r2 == 0 && has_text(&to, weir_yaml_text(n))) {
-			weir_reader_error(t->r, n, "%s: %s is there twice", key(t), shown(n, buf));
+			weir_reader_error(t->r, n, "%s: %s is there twice", weir_value_key(t),
+					  weir_value_shown(n, buf));
 			r2 = -EINVAL;
 		}
 		if (r2 == 0)
@@ -535,268 +332,9 @@ static int read_texts(const struct target *t)
 	return r;
 }
 
-/* --- addresses ---- */
-
-static int read_prefix(const struct target *t, const yaml_node_t *n, struct weir_prefix *ret)
-{
-	const char *text = scalar(t, n);
-	char buf[WEIR_SHOWN_MAX], right[WEIR_PREFIX_STRLEN];
-	struct weir_prefix p;
-	size_t len;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	len = n->data.scalar.length;
-	r = weir_prefix_parse(text, len, false, ret);
-	if (r == -EDOM && weir_prefix_parse(text, len, true, &p) == 0)
-		weir_reader_error(
-			t->r, n,
-			"%s: %s has bits set beyond its length (did you mean %s, or the address "
-			"alone?)",
-			key(t), shown(n, buf), weir_prefix_format(&p, right));
-	else if (r == -ERANGE)
-		weir_reader_error(t->r, n, "%s: %s: the length is out of range (0 to %d)", key(t),
-				  shown(n, buf), strchr(text, ':') ? 128 : 32);
-	else if (r < 0)
-		weir_reader_error(t->r, n,
-				  "%s: \"%s\" is neither an address nor a prefix (for example "
-				  "192.0.2.0/24 or \"2001:db8::/32\")",
-				  key(t), shown(n, buf));
-	return r < 0 ? -EINVAL : 0;
-}
-
-static int read_prefixes(const struct target *t)
-{
-	const yaml_node_t *list = list_of(t, t->node, WEIR_YAML_MAX_VALUES);
-	int r = list ? 0 : -EINVAL;
-
-	for (size_t i = 0; list && i < count_items(list); i++) {
-		const yaml_node_t *n = item_at(t, list, i);
-		struct weir_prefix p;
-		int r2 = read_prefix(t, n, &p);
-
-		if (r2 == 0)
-			r2 = weir_prefix_list_add((struct weir_prefix_list *)t->to, &p,
-						  (int)n->start_mark.line + 1);
-		if (r2 == -ENOMEM)
-			return r2;
-		if (r2 < 0)
-			r = r2;
-	}
-	return r;
-}
-
-static int read_nets(const struct target *t)
-{
-	struct weir_net_set *set = (struct weir_net_set *)t->to;
-	const yaml_node_t *list = unwrap_not(t, &set->negate);
-	_cleanup_free_ struct weir_prefix *item = NULL;
-	size_t n;
-	int r = 0;
-
-	list = condition_of(t, list, 4096);
-	if (!list)
-		return -EINVAL;
-	n = count_items(list);
-	item = calloc(n, sizeof(*item));
-	if (!item)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		if (read_prefix(t, item_at(t, list, i), &item[i]) < 0)
-			r = -EINVAL;
-	if (r < 0)
-		return r;
-	free(set->item);
-	set->n = n;
-	set->item = TAKE_PTR(item);
-	return 0;
-}
-
-/* --- match fields ---- */
-
-/* "80" or "27015-27054" */
-static int read_range(const struct target *t, const yaml_node_t *n, struct weir_port_range *ret)
-{
-	const char *text = scalar(t, n), *dash;
-	char first[8], buf[WEIR_SHOWN_MAX];
-	__u64 a, b;
-	int r;
-
-	if (!text)
-		return -EINVAL;
-	dash = strchr(text, '-');
-	if (dash) {
-		size_t len = (size_t)(dash - text);
-
-		while (len && text[len - 1] == ' ')
-			len--;
-		r = len < sizeof(first) ? 0 : -EINVAL;
-		if (r == 0) {
-			memcpy(first, text, len);
-			first[len] = '\0';
-			dash++;
-			dash += strspn(dash, " ");
-			r = weir_str_u64(first, t->s->max, &a);
-		}
-		if (r == 0)
-			r = weir_str_u64(dash, t->s->max, &b);
-	} else {
-		r = weir_str_u64(text, t->s->max, &a);
-		b = r == 0 ? a : 0;
-	}
-	if (r < 0) {
-		weir_reader_error(t->r, n,
-				  "%s: \"%s\" is neither a number nor a range (0 to %llu, or a-b)",
-				  key(t), shown(n, buf), t->s->max);
-		return -EINVAL;
-	}
-	if (a > b) {
-		weir_reader_error(t->r, n, "%s: %s runs backwards (%llu-%llu)", key(t),
-				  shown(n, buf), b, a);
-		return -EINVAL;
-	}
-	*ret = (struct weir_port_range){.first = (__u16)a, .last = (__u16)b};
-	return 0;
-}
-
-static int read_ports(const struct target *t)
-{
-	struct weir_port_set *set = (struct weir_port_set *)t->to;
-	const yaml_node_t *list = unwrap_not(t, &set->negate);
-	_cleanup_free_ struct weir_port_range *item = NULL;
-	size_t n;
-	int r = 0;
-
-	list = condition_of(t, list, 4096);
-	if (!list)
-		return -EINVAL;
-	n = count_items(list);
-	item = calloc(n, sizeof(*item));
-	if (!item)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		if (read_range(t, item_at(t, list, i), &item[i]) < 0)
-			r = -EINVAL;
-	if (r < 0)
-		return r;
-	free(set->item);
-	set->n = n;
-	set->item = TAKE_PTR(item);
-	return 0;
-}
-
-static int read_protocol(const struct target *t, const yaml_node_t *n, __u8 *ret)
-{
-	const char *text = scalar(t, n), *names[32] = {0}, *near;
-	char buf[WEIR_SHOWN_MAX];
-	__u64 v;
-
-	if (!text)
-		return -EINVAL;
-	if (weir_str_u64(text, 255, &v) == 0) {
-		*ret = (__u8)v;
-		return 0;
-	}
-	for (size_t i = 0; i < weir_protocols_n && i < ARRAY_LEN(names); i++) {
-		names[i] = weir_protocols[i].name;
-		if (strcasecmp(text, names[i]) == 0) {
-			*ret = weir_protocols[i].number;
-			return 0;
-		}
-	}
-	near = weir_str_closest(text, names, ARRAY_LEN(names));
-	if (near)
-		weir_reader_error(t->r, n, "%s: unknown protocol \"%s\" (did you mean \"%s\"?)",
-				  key(t), shown(n, buf), near);
-	else
-		weir_reader_error(
-			t->r, n,
-			"%s: unknown protocol \"%s\" (tcp, udp, icmp, icmpv6… or 0 to 255)", key(t),
-			shown(n, buf));
-	return -EINVAL;
-}
-
-static int read_protocols(const struct target *t)
-{
-	struct weir_conf_match *m = &((struct weir_conf_limit *)t->base)->match;
-	bool negate, named[256] = {0};
-	const yaml_node_t *list = unwrap_not(t, &negate);
-	int r = 0;
-
-	list = condition_of(t, list, 256);
-	if (!list)
-		return -EINVAL;
-	for (size_t i = 0; i < count_items(list); i++) {
-		__u8 p;
-
-		if (read_protocol(t, item_at(t, list, i), &p) < 0)
-			r = -EINVAL;
-		else
-			named[p] = true;
-	}
-	if (r < 0)
-		return r;
-	m->any_protocol = false;
-	for (size_t i = 0; i < 256; i++)
-		m->protocol[i] = named[i] != negate;
-	return 0;
-}
-
-static int read_flags(const struct target *t)
-{
-	struct weir_conf_match *m = &((struct weir_conf_limit *)t->base)->match;
-	const yaml_node_t *list = condition_of(t, t->node, 8);
-	__u8 flags = 0;
-	int r = list ? 0 : -EINVAL;
-
-	for (size_t i = 0; list && i < count_items(list); i++) {
-		const yaml_node_t *n = item_at(t, list, i);
-		const char *text = scalar(t, n);
-		char buf[WEIR_SHOWN_MAX];
-		unsigned bit = 0;
-
-		while (text && weir_words_flags[bit] &&
-		       strcasecmp(text, weir_words_flags[bit]) != 0)
-			bit++;
-		if (text && weir_words_flags[bit]) {
-			flags |= (__u8)(1u << bit);
-			continue;
-		}
-		if (text)
-			weir_reader_error(t->r, n,
-					  "%s: unknown TCP flag \"%s\" (fin, syn, rst, psh, ack, "
-					  "urg, ece, cwr)",
-					  key(t), shown(n, buf));
-		r = -EINVAL;
-	}
-	if (r < 0)
-		return r;
-	*t->to = flags;
-	m->has_tcp_flags = m->tcp_flags_set || m->tcp_flags_clear;
-	return 0;
-}
-
-static int read_fragment(const struct target *t)
-{
-	const char *text = scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX];
-	bool b;
-
-	if (!text)
-		return -EINVAL;
-	if (weir_str_bool(text, &b) < 0) {
-		weir_reader_error(t->r, t->node, "%s: \"%s\" is neither true nor false", key(t),
-				  shown(t->node, buf));
-		return -EINVAL;
-	}
-	((struct weir_conf_limit *)t->base)->match.fragment = b;
-	return 0;
-}
-
 /* --- the list of limits ---- */
 
-static int read_limit(const struct target *t, const yaml_node_t *n, struct weir_conf *c)
+static int read_limit(const struct weir_target *t, const yaml_node_t *n, struct weir_conf *c)
 {
 	struct weir_marks marks = {.node = n}, *outer = t->r->marks;
 	struct weir_conf_limit *l, *grown;
@@ -837,7 +375,7 @@ static int read_limit(const struct target *t, const yaml_node_t *n, struct weir_
 	return r;
 }
 
-static int read_limits(const struct target *t)
+static int read_limits(const struct weir_target *t)
 {
 	int r = 0;
 
@@ -846,16 +384,16 @@ static int read_limits(const struct target *t)
 			return 0;
 		weir_reader_error(t->r, t->node,
 				  "%s: %s where a list of limits belongs (each begins with '- ')",
-				  key(t), weir_yaml_kind(t->node));
+				  weir_value_key(t), weir_yaml_kind(t->node));
 		return -EINVAL;
 	}
-	for (size_t i = 0; i < count_items(t->node); i++) {
-		const yaml_node_t *n = item_at(t, t->node, i);
+	for (size_t i = 0; i < weir_value_count(t->node); i++) {
+		const yaml_node_t *n = weir_value_item(t, t->node, i);
 		int r2;
 
 		if (i == t->s->max) {
 			weir_reader_error(t->r, n, "more than %llu limits (%zu are given)",
-					  t->s->max, count_items(t->node));
+					  t->s->max, weir_value_count(t->node));
 			return -EINVAL;
 		}
 		r2 = read_limit(t, n, t->base);
@@ -870,7 +408,7 @@ static int read_limits(const struct target *t)
 int weir_setting_read(struct weir_reader *r, const struct weir_setting *s, const yaml_node_t *node,
 		      void *base)
 {
-	struct target t = {r, s, node, (unsigned char *)base + s->offset, base};
+	struct weir_target t = {r, s, node, (unsigned char *)base + s->offset, base};
 
 	switch (s->kind) {
 	case WEIR_KIND_SECTION:
@@ -878,7 +416,7 @@ int weir_setting_read(struct weir_reader *r, const struct weir_setting *s, const
 	case WEIR_KIND_LIMITS:
 		return read_limits(&t);
 	case WEIR_KIND_NUMBER:
-		return read_number(&t);
+		return weir_value_number(&t);
 	case WEIR_KIND_WORD:
 		return read_word(&t);
 	case WEIR_KIND_NAME:
@@ -891,25 +429,25 @@ int weir_setting_read(struct weir_reader *r, const struct weir_setting *s, const
 	case WEIR_KIND_INTERFACES:
 		return read_texts(&t);
 	case WEIR_KIND_PREFIXES:
-		return read_prefixes(&t);
+		return weir_value_prefixes(&t);
 	case WEIR_KIND_TABLE:
-		return read_table(&t);
+		return weir_value_table(&t);
 	case WEIR_KIND_DURATION:
-		return read_duration(&t);
+		return weir_value_duration(&t);
 	case WEIR_KIND_RATE:
-		return read_rate(&t);
+		return weir_value_rate(&t);
 	case WEIR_KIND_AMOUNT:
-		return read_amount(&t);
+		return weir_value_amount(&t);
 	case WEIR_KIND_PROTOCOLS:
-		return read_protocols(&t);
+		return weir_value_protocols(&t);
 	case WEIR_KIND_FLAGS:
-		return read_flags(&t);
+		return weir_value_flags(&t);
 	case WEIR_KIND_PORTS:
-		return read_ports(&t);
+		return weir_value_ports(&t);
 	case WEIR_KIND_NETS:
-		return read_nets(&t);
+		return weir_value_nets(&t);
 	case WEIR_KIND_FRAGMENT:
-		return read_fragment(&t);
+		return weir_value_fragment(&t);
 	case WEIR_KIND_LATER:
 		break;
 	}
