@@ -140,26 +140,39 @@ static int find_pins(struct weir_datapath *d, struct weir_found *f)
 
 /* --- is it what our object would make? ------------------------------------------------------- */
 
-static bool same_layout(const struct bpf_map *want, int fd, bool any_size, bool *ret_resized)
+static bool same_layout(const struct weir_inner_like *want, int fd, bool any_size,
+			bool *ret_resized)
 {
 	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
 		return false;
-	if (info.type != bpf_map__type(want) || info.key_size != bpf_map__key_size(want) ||
-	    info.value_size != bpf_map__value_size(want) ||
-	    info.map_flags != bpf_map__map_flags(want))
+	if (info.type != want->type || info.key_size != want->key_size ||
+	    info.value_size != want->value_size || info.map_flags != want->flags)
 		return false;
-	if (info.max_entries == bpf_map__max_entries(want))
+	if (info.max_entries == want->max_entries)
 		return true;
 	if (any_size)
 		*ret_resized = true;
 	return any_size;
 }
 
+static bool same_map(const struct bpf_map *map, int fd)
+{
+	const struct weir_inner_like want = {
+		.type = bpf_map__type(map),
+		.key_size = bpf_map__key_size(map),
+		.value_size = bpf_map__value_size(map),
+		.max_entries = bpf_map__max_entries(map),
+		.flags = bpf_map__map_flags(map),
+	};
+
+	return fd >= 0 && same_layout(&want, fd, false, NULL);
+}
+
 /* A map of maps is told by what is in it; the layout of an empty one is covered by the ABI number. */
-static bool same_banks(struct bpf_map *want, enum weir_map m, int fd, bool *ret_resized)
+static bool same_banks(const struct weir_datapath *d, enum weir_map m, int fd, bool *ret_resized)
 {
 	bool any_size = weir_map_desc[m].set == WEIR_SET_TABLES, some = false;
 
@@ -169,7 +182,7 @@ static bool same_banks(struct bpf_map *want, enum weir_map m, int fd, bool *ret_
 		if (weir_inner_get(fd, bank, &inner) < 0)
 			continue;
 		some = true;
-		if (!same_layout(bpf_map__inner_map(want), inner, any_size, ret_resized))
+		if (!same_layout(&d->like[m], inner, any_size, ret_resized))
 			return false;
 	}
 	return some || !any_size;
@@ -180,10 +193,8 @@ static int check_meta(struct weir_datapath *d, const struct weir *skel, struct w
 {
 	struct weir_meta meta;
 	__u32 zero = 0;
-	bool resized;
 
-	if (f->fd[WEIR_MAP_META] < 0 ||
-	    !same_layout(skel->maps.meta, f->fd[WEIR_MAP_META], false, &resized) ||
+	if (!same_map(skel->maps.meta, f->fd[WEIR_MAP_META]) ||
 	    bpf_map_lookup_elem(f->fd[WEIR_MAP_META], &zero, &meta) < 0) {
 		weir_note(d, "the maps found say nothing of their version: all made anew");
 		return -ENOENT;
@@ -241,12 +252,11 @@ static int check(struct weir_datapath *d, struct weir *skel, struct weir_found *
 
 	read_policy(f);
 	for (int m = 0; m < WEIR_MAP_MAX; m++) {
-		struct bpf_map *want = weir_load_map(skel, (enum weir_map)m);
 		bool resized = false;
 
-		bad[m] = f->fd[m] < 0 || !same_layout(want, f->fd[m], false, &resized) ||
+		bad[m] = !same_map(weir_load_map(skel, (enum weir_map)m), f->fd[m]) ||
 			 (weir_map_desc[m].banks &&
-			  !same_banks(want, (enum weir_map)m, f->fd[m], &resized));
+			  !same_banks(d, (enum weir_map)m, f->fd[m], &resized));
 		if (resized && !bad[m]) {
 			f->resized = true;
 			bad_set[WEIR_SET_TABLES] = true;
@@ -316,7 +326,7 @@ int weir_adopt(struct weir_datapath *d, char *const *interfaces, size_t n, struc
 	weir__destroy(skel);
 	if (program)
 		weir_note(d, "adopted the maps of the weir program on %s", where);
-	if (ret->resized)
+	if (ret->resized && ret->old_sources[0] >= 0)
 		weir_note(d, "memory.packet_sources has changed: state is copied into new tables");
 	if (n_bad || ret->resized)
 		return WEIR_ADOPT_PARTLY;

@@ -32,20 +32,17 @@ const struct weir_map_desc weir_map_desc[WEIR_MAP_MAX] = {
 
 int weir_inner_new(struct weir_datapath *d, enum weir_map m, __u32 max_entries, int *ret_fd)
 {
-	const struct bpf_map *like = bpf_map__inner_map(weir_load_map(d->skel, m));
-	int btf_fd = bpf_object__btf_fd(d->skel->obj), fd;
+	const struct weir_inner_like *like = &d->like[m];
+	int btf_fd = d->skel ? bpf_object__btf_fd(d->skel->obj) : -1, fd;
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = like->flags);
 
-	if (!like)
-		return -EINVAL;
-	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = bpf_map__map_flags(like));
 	if (btf_fd >= 0) { /* so that bpftool prints fields */
 		opts.btf_fd = (__u32)btf_fd;
-		opts.btf_key_type_id = bpf_map__btf_key_type_id(like);
-		opts.btf_value_type_id = bpf_map__btf_value_type_id(like);
+		opts.btf_key_type_id = like->btf_key;
+		opts.btf_value_type_id = like->btf_value;
 	}
-	fd = bpf_map_create(bpf_map__type(like), weir_map_desc[m].name, bpf_map__key_size(like),
-			    bpf_map__value_size(like),
-			    max_entries ? max_entries : bpf_map__max_entries(like), &opts);
+	fd = bpf_map_create((enum bpf_map_type)like->type, weir_map_desc[m].name, like->key_size,
+			    like->value_size, max_entries ? max_entries : like->max_entries, &opts);
 	if (fd < 0)
 		return fd;
 	*ret_fd = fd;

@@ -57,6 +57,13 @@ static inline enum weir_map weir_map_of_list(enum weir_list list, __u8 family)
 	return (enum weir_map)(WEIR_MAP_ALLOWS + 2 * (int)list + (family == 6));
 }
 
+/* What an inner map looks like: read before the load, since libbpf forgets the template then. */
+struct weir_inner_like {
+	__u32 type; /* enum bpf_map_type; 0 = not a map of maps */
+	__u32 key_size, value_size, max_entries, flags;
+	__u32 btf_key, btf_value;
+};
+
 /* --- state tables mapped into memory --------------------------------------------------------- */
 
 struct weir_mapping {
@@ -85,6 +92,7 @@ struct weir_datapath {
 	int prog_fd;
 	__u32 prog_id;
 	int map_fd[WEIR_MAP_MAX];
+	struct weir_inner_like like[WEIR_MAP_MAX];
 	int inner_fd[WEIR_MAP_MAX][2]; /* owned; -1 = empty bank */
 	__u32 meta_id;		       /* kernel id of map meta: who uses it is ours */
 	__u32 old_meta_id; /* of maps that were ours, but could not be adopted; 0 = none */

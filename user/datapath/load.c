@@ -15,28 +15,62 @@ struct bpf_map *weir_load_map(struct weir *skel, enum weir_map m)
 	return bpf_object__find_map_by_name(skel->obj, weir_map_desc[m].name);
 }
 
-/* All inner maps of a table have one size: the template and the instance that the object brings along. */
-static int size_table(struct weir *skel, enum weir_map m, struct bpf_map *first, __u32 buckets)
+static void read_templates(struct weir_datapath *d, struct weir *skel)
 {
-	int r = bpf_map__set_max_entries(bpf_map__inner_map(weir_load_map(skel, m)), buckets);
+	for (int m = 0; m < WEIR_MAP_MAX; m++) {
+		const struct bpf_map *in;
 
-	return r < 0 ? r : bpf_map__set_max_entries(first, buckets);
+		if (!weir_map_desc[m].banks)
+			continue;
+		in = bpf_map__inner_map(weir_load_map(skel, (enum weir_map)m));
+		d->like[m] = (struct weir_inner_like){
+			.type = bpf_map__type(in),
+			.key_size = bpf_map__key_size(in),
+			.value_size = bpf_map__value_size(in),
+			.max_entries = bpf_map__max_entries(in),
+			.flags = bpf_map__map_flags(in),
+			.btf_key = bpf_map__btf_key_type_id(in),
+			.btf_value = bpf_map__btf_value_type_id(in),
+		};
+	}
+	d->like[WEIR_MAP_SOURCES].max_entries = d->buckets4;
+	d->like[WEIR_MAP_SOURCES6].max_entries = d->buckets6;
 }
 
-static int prepare(struct weir_datapath *d, struct weir *skel, const int reuse[WEIR_MAP_MAX])
+/* All inner maps of a table have one size: the template and the instance that the object brings along. libbpf 1.1
+ * cannot set the size of a template (it crashes), so a map of the right size takes its place; @ret_template must stay
+ * open until the load.
+ */
+static int size_table(struct weir_datapath *d, struct weir *skel, enum weir_map m,
+		      struct bpf_map *first, int *ret_template)
 {
-	int r = size_table(skel, WEIR_MAP_SOURCES, skel->maps.sources_0, d->buckets4);
+	int r = bpf_map__set_max_entries(first, d->like[m].max_entries);
 
 	if (r == 0)
-		r = size_table(skel, WEIR_MAP_SOURCES6, skel->maps.sources6_0, d->buckets6);
+		r = weir_inner_new(d, m, 0, ret_template);
+	return r < 0 ? r : bpf_map__set_inner_map_fd(weir_load_map(skel, m), *ret_template);
+}
+
+static int prepare(struct weir_datapath *d, struct weir *skel, const int reuse[WEIR_MAP_MAX],
+		   int ret_template[2])
+{
+	int r = 0;
+
+	read_templates(d, skel);
 	for (int m = 0; m < WEIR_MAP_MAX && r == 0; m++) {
 		if (reuse[m] >= 0)
 			r = bpf_map__reuse_fd(weir_load_map(skel, (enum weir_map)m), reuse[m]);
 	}
-	if (r == 0 && reuse[WEIR_MAP_SOURCES] >= 0)
-		r = bpf_map__set_autocreate(skel->maps.sources_0, false);
-	if (r == 0 && reuse[WEIR_MAP_SOURCES6] >= 0)
-		r = bpf_map__set_autocreate(skel->maps.sources6_0, false);
+	if (r == 0)
+		r = reuse[WEIR_MAP_SOURCES] >= 0
+			    ? bpf_map__set_autocreate(skel->maps.sources_0, false)
+			    : size_table(d, skel, WEIR_MAP_SOURCES, skel->maps.sources_0,
+					 &ret_template[0]);
+	if (r == 0)
+		r = reuse[WEIR_MAP_SOURCES6] >= 0
+			    ? bpf_map__set_autocreate(skel->maps.sources6_0, false)
+			    : size_table(d, skel, WEIR_MAP_SOURCES6, skel->maps.sources6_0,
+					 &ret_template[1]);
 	if (r == 0 && reuse[WEIR_MAP_FILTER] >= 0)
 		r = bpf_map__set_autocreate(skel->maps.filter_0, false);
 	/* the built-in limits use whole tables */
@@ -47,14 +81,14 @@ static int prepare(struct weir_datapath *d, struct weir *skel, const int reuse[W
 
 /* A skeleton is loaded once, so the plain entry needs another one. */
 static int open_object(struct weir_datapath *d, const int reuse[WEIR_MAP_MAX], bool frags,
-		       struct weir **ret)
+		       int ret_template[2], struct weir **ret)
 {
 	struct weir *skel = weir__open();
 	int r;
 
 	if (!skel)
 		return -errno;
-	r = prepare(d, skel, reuse);
+	r = prepare(d, skel, reuse, ret_template);
 	if (r == 0)
 		r = bpf_program__set_autoload(skel->progs.weir_xdp, !frags);
 	if (r == 0)
@@ -76,10 +110,14 @@ int weir_load(struct weir_datapath *d, const int reuse[WEIR_MAP_MAX], bool open_
 	 * frames of one page.
 	 */
 	for (int frags = 1; frags >= 0; frags--) {
+		_cleanup_close_ int template4 = -1, template6 = -1;
+		int template[2] = {-1, -1};
 		struct weir *skel = NULL;
 
 		weir_kernel_log_clear();
-		r = open_object(d, reuse, frags, &skel);
+		r = open_object(d, reuse, frags, template, &skel);
+		template4 = template[0];
+		template6 = template[1];
 		if (r == 0 && !open_only)
 			r = weir__load(skel);
 		if (r == 0) {
