@@ -188,6 +188,7 @@ int weir_agent_unset_override(struct weir_agent *a, const char *limit, const cha
 json_t *weir_agent_diff(struct weir_agent *a, struct weir_error *e);
 
 /* --- lists.c ---- */
+int weir_agent_check_room(const struct weir_book *b, struct weir_error *e);
 int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now,
 			     struct weir_error *e);
 int weir_agent_scan_guards(struct weir_agent *a, struct weir_book *book, int timeout_ms,
@@ -201,8 +202,11 @@ int weir_agent_take_book(struct weir_agent *a, struct weir_book **book, struct w
 void weir_agent_set_book(struct weir_agent *a, struct weir_book **book);
 void weir_agent_expire(struct weir_agent *a, const struct weir_now *now);
 void weir_agent_reconcile(struct weir_agent *a, const struct weir_now *now);
+/* --- list_commands.c ---- */
 json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, const char *cmd,
 				const json_t *request);
+/* Where an entry comes from, for people: "command", "/etc/weir/weir.yaml:12", "own address on eth0". */
+const char *weir_agent_entry_where(const struct weir_book_entry *e, char *buf, size_t size);
 json_t *weir_agent_lists_json(const struct weir_agent *a);
 json_t *weir_book_entry_json(const struct weir_agent *a, enum weir_list list,
 			     const struct weir_book_entry *e);

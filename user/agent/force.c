@@ -157,25 +157,6 @@ static int merge_book(const struct weir_agent *a, const struct weir_book *loaded
 	return 0;
 }
 
-static int check_room(const struct weir_book *b, struct weir_error *e)
-{
-	static const char *const names[WEIR_LIST_MAX] = {"allow", "block", "never_block"};
-
-	for (int l = 0; l < WEIR_LIST_MAX; l++)
-		for (__u8 family = 4; family <= 6; family += 2) {
-			size_t n = weir_book_count(b, (enum weir_list)l, family);
-
-			if (n > WEIR_LIST_ROOM)
-				return weir_error_set(e, -ENOSPC,
-						      "the %s list has %zu IPv%u entries, and %d "
-						      "fit: %zu too many; nothing was "
-						      "changed",
-						      names[l], n, family, WEIR_LIST_ROOM,
-						      n - WEIR_LIST_ROOM);
-		}
-	return 0;
-}
-
 static void set_in_force(struct weir_agent *a, enum weir_mode mode, __s64 now_s)
 {
 	if (a->in_force != mode || !a->mode_since_s) {
@@ -203,7 +184,7 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 		r = merge_book(a, l->book, &book);
 		if (r < 0)
 			return weir_error_set(e, r, "out of memory");
-		r = check_room(book, e);
+		r = weir_agent_check_room(book, e);
 	}
 	if (r == 0 && book && weir_book_export(book, &lists) < 0)
 		r = weir_error_set(e, -ENOMEM, "out of memory");
