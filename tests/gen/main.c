@@ -108,8 +108,8 @@ static const char help[] =
 	"      --json             result as JSON\n"
 	"  -h, --help             this text\n"
 	"\n"
-	"ns/frame is the time of one CPU: time of all threads by frames. Lost frames are those of\n"
-	"the sent that the receiving end had no room for.\n";
+	"ns/frame is CPU time, sending and receiving together, on all CPUs; pauses are left out.\n"
+	"Lost frames are those of the sent that the receiving end had no room for.\n";
 
 static struct gen *running; /* for the signal handler */
 
@@ -333,7 +333,8 @@ static bool is_long(const struct args *a, uint64_t sent, uint64_t spent_ns)
 {
 	if (a->time_ns && a->time_ns < BAR_AFTER_NS)
 		return false;
-	return !a->count || (double)sent / (double)spent_ns * (double)BAR_AFTER_NS < (double)a->count;
+	return !a->count ||
+	       (double)sent / (double)spent_ns * (double)BAR_AFTER_NS < (double)a->count;
 }
 
 static void show_progress(const struct args *a)
@@ -364,11 +365,12 @@ static void print_result(const struct args *a, const struct gen_result *res)
 		       res->frames, seconds, mpps, ns, res->lost);
 		return;
 	}
-	printf("{\"proto\": \"%s\", \"ipv6\": %s, \"size\": %u, \"threads\": %u, \"frames\": %" PRIu64
+	printf("{\"proto\": \"%s\", \"ipv6\": %s, \"size\": %u, \"threads\": %u, \"frames\": "
+	       "%" PRIu64
 	       ", \"seconds\": %.6f, \"mpps\": %.6f, \"ns_per_frame\": %.2f, \"lost\": %" PRIu64
 	       ", \"thread_frames\": [",
-	       gen_proto_name(a->gen.proto), a->gen.ipv6 ? "true" : "false", gen_frame_bytes(running),
-	       res->threads, res->frames, seconds, mpps, ns, res->lost);
+	       gen_proto_name(a->gen.proto), a->gen.ipv6 ? "true" : "false",
+	       gen_frame_bytes(running), res->threads, res->frames, seconds, mpps, ns, res->lost);
 	for (unsigned int i = 0; i < res->threads; i++)
 		printf("%s%" PRIu64, i ? ", " : "", res->thread_frames[i]);
 	printf("]}\n");

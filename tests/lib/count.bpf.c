@@ -92,7 +92,8 @@ static __always_inline void count_source(__u64 key)
 		ADD(sources_full);
 }
 
-static __always_inline void check_csum(struct xdp_md *ctx, const struct l4 *l4, __u32 whole, int pseudo)
+static __always_inline void check_csum(struct xdp_md *ctx, const struct l4 *l4, __u32 whole,
+				       int pseudo)
 {
 	__u32 sum = sum_bytes(ctx, l4->off, l4->len);
 
@@ -182,7 +183,8 @@ static __always_inline void count_ip4(struct xdp_md *ctx, __u32 off)
 	frag = bpf_ntohs(ip->frag_off);
 	l4.len = (tot - sizeof(*ip)) & 0x7ff;
 	l4.proto = ip->protocol;
-	l4.sum = (ip->saddr & 0xffff) + (ip->saddr >> 16) + (ip->daddr & 0xffff) + (ip->daddr >> 16);
+	l4.sum =
+		(ip->saddr & 0xffff) + (ip->saddr >> 16) + (ip->daddr & 0xffff) + (ip->daddr >> 16);
 	l4.frag = frag & 0x1fff ? 2 : frag & 0x2000 ? 1 : 0;
 	count_seen.last_ip4 = ip->saddr;
 	count_source(ip->saddr);

@@ -23,7 +23,7 @@ struct count_seen {
 	__u64 bad_ip_csum, bad_l4_csum;
 	__u64 sources; /* different ones: IPv4 addresses, IPv6 /64 */
 	__u64 sources_full;
-	__u32 last_ip4;		 /* source, wire order */
+	__u32 last_ip4;		   /* source, wire order */
 	__u16 last_tag, last_tag2; /* VLAN ids */
 	__u16 last_sport, last_dport;
 	__u32 _pad;

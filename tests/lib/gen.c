@@ -21,13 +21,13 @@
 #include "gen_xdp.skel.h"
 #include "wait.h"
 
-#define CHUNK_NS      20000000ULL /* aim of one system call: long, but stops within that time */
-#define CHUNK_FIRST   4096	  /* frames */
-#define CHUNK_MIN     64	  /* frames */
-#define CHUNK_SLOW    100000	  /* frames, at least, if each call has a price (see gen_park()) */
-#define CHUNK_MAX     1000000	  /* frames */
-#define PACE_NS	      1000000ULL  /* paced: look this often whether frames are due */
-#define DEFAULT_BATCH 64	  /* frames; below the 256 of a veth's receive ring */
+#define CHUNK_NS      20000000ULL  /* aim of one system call: long, but it cannot be stopped */
+#define CHUNK_SLOW_NS 100000000ULL /* the same if a call has a price of its own (see gen_park()) */
+#define CHUNK_FIRST   4096	   /* frames */
+#define CHUNK_MIN     64	   /* frames */
+#define CHUNK_MAX     1000000	   /* frames */
+#define PACE_NS	      1000000ULL   /* paced: look this often whether frames are due */
+#define DEFAULT_BATCH 64	   /* frames; below the 256 of a veth's receive ring */
 
 struct worker {
 	struct gen *g;
@@ -38,6 +38,7 @@ struct worker {
 	uint64_t rate_pps;
 	uint64_t frames;      /* limit, 0: none */
 	uint64_t sent_before; /* this start */
+	uint64_t loop_ns;     /* in the kernel's loop */
 	uint64_t begin_ns, end_ns;
 	int error;
 };
@@ -66,8 +67,8 @@ struct pacer {
 };
 
 static const char *const proto_names[] = {
-	[GEN_UDP] = "udp",   [GEN_SYN] = "syn",	  [GEN_ACK] = "ack",
-	[GEN_ICMP] = "icmp", [GEN_FRAG] = "frag", [GEN_FRAG_FIRST] = "frag-first",
+	[GEN_UDP] = "udp",     [GEN_SYN] = "syn",   [GEN_ACK] = "ack",
+	[GEN_ICMP] = "icmp",   [GEN_FRAG] = "frag", [GEN_FRAG_FIRST] = "frag-first",
 	[GEN_MIXED] = "mixed",
 };
 
@@ -99,35 +100,37 @@ static uint64_t worker_sent(const struct worker *w)
 
 /* --- one thread -------------------------------------------------------------------------------- */
 
-/* Have the kernel send @n frames. */
-static int send_frames(struct worker *w, uint32_t n)
+/* Have the kernel send @n frames. *ret_loop_ns is the time its loop took, without preparations. */
+static int send_frames(struct worker *w, uint32_t n, uint64_t *ret_loop_ns)
 {
 	uint8_t in[GEN_FRAME_MAX + 1] = {};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = in,
 		    .data_size_in = (uint32_t)(w->g->cfg.size + w->g->cfg.trim), .repeat = (int)n,
 		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = w->g->batch);
-	uint64_t sent;
+	uint64_t before = worker_sent(w), sent;
 	int r;
 
-	sent = worker_sent(w);
 	r = bpf_prog_test_run_opts(bpf_program__fd(w->skel->progs.gen_frame), &o);
-	if (r == -EINTR) /* the program counts, so a short run is no problem */
-		return 0;
-	if (r == 0 && worker_sent(w) == sent)
+	if (r < 0 && r != -EINTR) /* the program counts, so a short run is no problem */
+		return r;
+	sent = worker_sent(w) - before;
+	if (!sent && r == 0)
 		return -EIO;
-	return r;
+	/* the kernel rounds down to a nanosecond per frame: half of one is lost on average */
+	*ret_loop_ns = sent * o.duration + sent / 2;
+	w->loop_ns += *ret_loop_ns;
+	return 0;
 }
 
-/* Next number of frames, so that a chunk takes about CHUNK_NS. */
-static uint64_t next_chunk(uint64_t chunk, uint64_t took_ns, uint64_t least)
+/* Next number of frames, after @n took @took_ns, @loop_ns of it for the frames themselves. */
+static uint64_t next_chunk(uint64_t n, uint64_t took_ns, uint64_t loop_ns)
 {
-	uint64_t want = took_ns ? chunk * CHUNK_NS / took_ns : CHUNK_MAX;
+	uint64_t aim_ns = took_ns > loop_ns + CHUNK_NS / 4 ? CHUNK_SLOW_NS : CHUNK_NS;
+	uint64_t chunk = loop_ns ? aim_ns * n / loop_ns : CHUNK_MAX;
 
-	if (want > chunk * 4)
-		want = chunk * 4;
-	if (want < least)
-		want = least;
-	return want < CHUNK_MAX ? want : CHUNK_MAX;
+	if (chunk < CHUNK_MIN)
+		return CHUNK_MIN;
+	return chunk < CHUNK_MAX ? chunk : CHUNK_MAX;
 }
 
 static bool is_over(const struct worker *w, uint64_t sent, uint64_t now_ns)
@@ -141,26 +144,24 @@ static bool is_over(const struct worker *w, uint64_t sent, uint64_t now_ns)
 
 static int flood(struct worker *w)
 {
-	uint64_t least = w->g->park_fd < 0 ? CHUNK_SLOW : CHUNK_MIN;
-	uint64_t chunk = CHUNK_FIRST, sent = 0, now_ns = w->begin_ns, before_ns, n, left_ns;
-	uint64_t frame_ns_x16 = 0; /* sixteenths of a nanosecond per frame, from the last chunk */
+	uint64_t chunk = CHUNK_FIRST, sent = 0, now_ns = w->begin_ns, before_ns, left_ns;
+	uint64_t n = 1, loop_ns = 0;
 	int r;
 
 	while (!is_over(w, sent, now_ns)) {
+		left_ns = w->g->time_ns ? w->g->time_ns - (now_ns - w->begin_ns) : 0;
+		if (left_ns && loop_ns && chunk > left_ns * n / loop_ns + 1)
+			chunk = left_ns * n / loop_ns + 1;
 		n = chunk;
 		if (w->frames && n > w->frames - sent)
 			n = w->frames - sent;
-		left_ns = w->g->time_ns ? w->g->time_ns - (now_ns - w->begin_ns) : 0;
-		if (left_ns && frame_ns_x16 && n > left_ns * 16 / frame_ns_x16 + 1)
-			n = left_ns * 16 / frame_ns_x16 + 1;
-		r = send_frames(w, (uint32_t)n);
+		r = send_frames(w, (uint32_t)n, &loop_ns);
 		if (r < 0)
 			return r;
 		before_ns = now_ns;
 		now_ns = wait_now_ns();
 		sent = worker_sent(w) - w->sent_before;
-		frame_ns_x16 = (now_ns - before_ns) * 16 / n;
-		chunk = next_chunk(n, now_ns - before_ns, least);
+		chunk = next_chunk(n, now_ns - before_ns, loop_ns);
 	}
 	return 0;
 }
@@ -187,7 +188,8 @@ static uint64_t frames_due(struct pacer *p, uint64_t rate_pps, uint64_t sent, ui
 static int pace(struct worker *w)
 {
 	struct pacer p = {.origin_ns = w->begin_ns};
-	uint64_t sent = 0, now_ns = w->begin_ns, due, most = w->rate_pps / (1000000000ULL / CHUNK_NS) + 1;
+	uint64_t most = w->rate_pps / (1000000000ULL / CHUNK_SLOW_NS) + 1;
+	uint64_t sent = 0, now_ns = w->begin_ns, due, loop_ns;
 	int r;
 
 	while (!is_over(w, sent, now_ns)) {
@@ -195,7 +197,8 @@ static int pace(struct worker *w)
 		if (w->frames && due > w->frames)
 			due = w->frames;
 		if (due > sent) {
-			r = send_frames(w, (uint32_t)(due - sent < most ? due - sent : most));
+			r = send_frames(w, (uint32_t)(due - sent < most ? due - sent : most),
+					&loop_ns);
 			if (r < 0)
 				return r;
 			sent = worker_sent(w) - w->sent_before;
@@ -220,7 +223,8 @@ static void *work(void *arg)
 		r = -pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 	}
 	if (r == 0)
-		r = gen_netns_enter(g->netns_fd, &saved); /* the thread ends here, never goes back */
+		r = gen_netns_enter(g->netns_fd,
+				    &saved); /* the thread ends here, never goes back */
 	atomic_fetch_add(&g->ready, 1);
 	while (atomic_load(&g->ready) < g->n_workers && !atomic_load(&g->stop))
 		wait_until_ns(0);
@@ -450,6 +454,7 @@ int gen_start(struct gen *g, uint64_t frames, uint64_t time_ns)
 		w->frames = share + (i < frames % g->n_workers);
 		w->sent_before = worker_sent(w);
 		w->error = 0;
+		w->loop_ns = 0;
 		w->begin_ns = w->end_ns = 0;
 		if (frames && !w->frames) { /* fewer frames than threads */
 			atomic_fetch_add(&g->ready, 1);
@@ -484,7 +489,7 @@ int gen_join(struct gen *g, struct gen_result *ret_result)
 		w->started = false;
 		res.thread_frames[i] = worker_sent(w) - w->sent_before;
 		res.frames += res.thread_frames[i];
-		res.busy_ns += w->end_ns - w->begin_ns;
+		res.busy_ns += w->loop_ns;
 		if (w->begin_ns < first_ns)
 			first_ns = w->begin_ns;
 		if (w->end_ns > last_ns)

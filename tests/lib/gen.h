@@ -25,11 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GEN_ERR_BYTES	256		/* enough for any message of gen_open() */
-#define GEN_CPUS_MAX	256		/* threads in one generator */
-#define GEN_SOURCES_ALL (1ULL << 32)	/* most sources there can be */
-#define GEN_BATCH_MAX	256		/* limit of the kernel */
-#define GEN_SIZE_MAX	2048		/* bytes of a frame; the MTU may allow fewer */
+#define GEN_ERR_BYTES	256	     /* enough for any message of gen_open() */
+#define GEN_CPUS_MAX	256	     /* threads in one generator */
+#define GEN_SOURCES_ALL (1ULL << 32) /* most sources there can be */
+#define GEN_BATCH_MAX	256	     /* limit of the kernel */
+#define GEN_SIZE_MAX	2048	     /* bytes of a frame; the MTU may allow fewer */
 
 enum gen_proto {
 	GEN_UDP,
@@ -57,31 +57,33 @@ struct gen_opts {
 	enum gen_proto proto;
 	bool ipv6;
 	enum gen_pick pick;
-	uint64_t sources; /* 1 .. GEN_SOURCES_ALL, counted up from @src; IPv6: that many /64. 0: 1 */
-	bool any_source;  /* IPv4 sources all over 1.0.0.0 - 223.255.255.255 without 127.0.0.0/8;
+	uint64_t
+		sources; /* 1 .. GEN_SOURCES_ALL, counted up from @src; IPv6: that many /64. 0: 1 */
+	bool any_source; /* IPv4 sources all over 1.0.0.0 - 223.255.255.255 without 127.0.0.0/8;
 			   * IPv6: 2^32 /64 from @src; @sources is not used, and @src not by IPv4 */
-	const char *src;  /* first source; NULL: 10.0.0.0 or 2001:db8::1 */
-	const char *dst;  /* NULL: 192.0.2.2 or 2001:db8:ffff::2 */
-	const char *dst_mac; /* aa:bb:cc:dd:ee:ff; NULL: that of the peer */
-	uint16_t sport;	     /* 0: drawn from 1024 .. 65535 */
-	uint16_t dport;	     /* 0: 9 (discard) for UDP, 80 for TCP */
-	bool rand_dport;     /* draw @dport as well */
+	const char *src; /* first source; NULL: 10.0.0.0 or 2001:db8::1 */
+	const char *dst; /* NULL: 192.0.2.2 or 2001:db8:ffff::2 */
+	const char *dst_mac;  /* aa:bb:cc:dd:ee:ff; NULL: that of the peer */
+	uint16_t sport;	      /* 0: drawn from 1024 .. 65535 */
+	uint16_t dport;	      /* 0: 9 (discard) for UDP, 80 for TCP */
+	bool rand_dport;      /* draw @dport as well */
 	uint16_t vlan, vlan2; /* outer and inner 802.1Q id, 1 .. 4094; 0: none */
-	uint16_t size;	      /* bytes of a frame without FCS; 0: 64, or the least its headers need */
+	uint16_t size; /* bytes of a frame without FCS; 0: 64, or the least its headers need */
 
 	const unsigned int *cpus; /* a pinned thread for each; copied */
 	unsigned int n_cpus;	  /* 0: one thread, not pinned */
 	uint64_t rate_pps;	  /* of all threads together; 0: as fast as it goes */
 	unsigned int batch;	  /* frames per kernel batch, 1 .. GEN_BATCH_MAX; 0: 64 */
 	uint32_t seed;		  /* same seed, same frames */
-	bool keep_length;	  /* leave out the reset of each frame's length: a few ns less, right
+	bool keep_length; /* leave out the reset of each frame's length: a few ns less, right
 				   * only if the receiver never changes a length */
 };
 
 struct gen_result {
 	uint64_t frames;     /* sent by all threads */
 	uint64_t elapsed_ns; /* from the first thread's start to the last one's end */
-	uint64_t busy_ns;    /* sum over threads of the time each took */
+	uint64_t busy_ns;    /* CPU time of the threads for frames, receive path included, by the
+			      * kernel's count: without pauses, preparations and preemption */
 	uint64_t lost;	     /* of @frames, refused by the veth (receive ring full or not there) */
 	unsigned int threads;
 	uint64_t thread_frames[GEN_CPUS_MAX]; /* in the order of gen_opts.cpus */
@@ -114,7 +116,7 @@ int gen_join(struct gen *g, struct gen_result *ret_result);
 /* gen_start() and gen_join(). -EINVAL if both limits are 0. */
 int gen_run(struct gen *g, uint64_t frames, uint64_t time_ns, struct gen_result *ret_result);
 
-/* Ask for the end: within some 20 ms. Any thread, or a signal handler. */
+/* Ask for the end: within some 20 ms (100 on a contended machine). Any thread, or a signal handler. */
 void gen_stop(struct gen *g);
 
 /* Frames since gen_open(), of all threads or one (below the number of threads). Any thread. */

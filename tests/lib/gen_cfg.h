@@ -40,8 +40,8 @@ struct gen_cfg {
 	__u8 skip_loop;	 /* leave out 127.0.0.0/8 */
 	__u8 rand_sport; /* draw the port (1024 .. 65535) */
 	__u8 rand_dport;
-	__u8 kinds;	   /* of frames, 1 .. GEN_KINDS */
-	__u8 trim;	   /* the frame comes in one byte too long: cut it, which resets its length */
+	__u8 kinds; /* of frames, 1 .. GEN_KINDS */
+	__u8 trim;  /* the frame comes in one byte too long: cut it, which resets its length */
 	__u8 _pad;
 	__u8 mix[GEN_MIX]; /* used if kinds > 1; each below kinds */
 	struct gen_tmpl tmpl[GEN_KINDS];

@@ -191,7 +191,8 @@ static int park_here(const int *prog_fds, unsigned int n, int *ret_netns_fd)
 	for (unsigned int i = 0; i < n && r == 0; i++) {
 		r = add_veth(PARK_IFINDEX + (int)i);
 		if (r == 0)
-			r = bpf_xdp_attach(PARK_IFINDEX + (int)i, prog_fds[i], XDP_FLAGS_DRV_MODE, NULL);
+			r = bpf_xdp_attach(PARK_IFINDEX + (int)i, prog_fds[i], XDP_FLAGS_DRV_MODE,
+					   NULL);
 	}
 	if (r < 0)
 		return r;

@@ -13,20 +13,20 @@
 
 #include "gen_int.h"
 
-#define ETH_BYTES      14
-#define VLAN_BYTES     4
-#define IP4_BYTES      20
-#define IP6_BYTES      40
-#define FRAG6_BYTES    8
-#define UDP_BYTES      8
-#define TCP_BYTES      20
-#define MSS_BYTES      4 /* the one TCP option of a SYN */
-#define ICMP_BYTES     8
-#define DEFAULT_BYTES  64
-#define DISCARD_PORT   9
-#define HTTP_PORT      80
-#define FIRST_UNICAST  0x01000000U
-#define UNICAST_COUNT  (222ULL << 24) /* 1/8 to 223/8 without 127/8 */
+#define ETH_BYTES     14
+#define VLAN_BYTES    4
+#define IP4_BYTES     20
+#define IP6_BYTES     40
+#define FRAG6_BYTES   8
+#define UDP_BYTES     8
+#define TCP_BYTES     20
+#define MSS_BYTES     4 /* the one TCP option of a SYN */
+#define ICMP_BYTES    8
+#define DEFAULT_BYTES 64
+#define DISCARD_PORT  9
+#define HTTP_PORT     80
+#define FIRST_UNICAST 0x01000000U
+#define UNICAST_COUNT (222ULL << 24) /* 1/8 to 223/8 without 127/8 */
 
 static const enum gen_proto mixed_kinds[] = {GEN_UDP,  GEN_SYN,	 GEN_ACK,
 					     GEN_ICMP, GEN_FRAG, GEN_FRAG_FIRST};

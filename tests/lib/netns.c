@@ -127,13 +127,14 @@ int lab_sysctl(const struct lab *lab, enum lab_side side, const char *name, cons
 
 static int fail(char *err, const char *step, int r, const char *output)
 {
-	(void)snprintf(err, LAB_ERR_BYTES, "%s: %s %s", step, r < 0 ? strerror(-r) : "failed:",
-		       output); /* cut short is still a message */
+	(void)snprintf(err, LAB_ERR_BYTES, "%s: %s %s", step,
+		       r < 0 ? strerror(-r) : "failed:", output); /* cut short is still a message */
 	return r < 0 ? r : -EIO;
 }
 
 /* A command that has to work. */
-#define STEP(lab, side, err, ...) step((lab)->netns_fd[side], err, (const char *const[]){__VA_ARGS__, NULL})
+#define STEP(lab, side, err, ...)                                                                  \
+	step((lab)->netns_fd[side], err, (const char *const[]){__VA_ARGS__, NULL})
 
 static int step(int netns_fd, char *err, const char *const argv[])
 {
@@ -152,9 +153,12 @@ static int step(int netns_fd, char *err, const char *const argv[])
 static int quiet(const struct lab *lab, enum lab_side side, char *err)
 {
 	static const char *const off[] = {
-		"net/ipv4/conf/all/rp_filter",	     "net/ipv4/conf/default/rp_filter",
-		"net/ipv6/conf/all/accept_dad",	     "net/ipv6/conf/default/accept_dad",
-		"net/ipv6/conf/all/accept_ra",	     "net/ipv6/conf/default/accept_ra",
+		"net/ipv4/conf/all/rp_filter",
+		"net/ipv4/conf/default/rp_filter",
+		"net/ipv6/conf/all/accept_dad",
+		"net/ipv6/conf/default/accept_dad",
+		"net/ipv6/conf/all/accept_ra",
+		"net/ipv6/conf/default/accept_ra",
 		"net/ipv6/conf/all/router_solicitations",
 		"net/ipv6/conf/default/router_solicitations",
 	};
@@ -176,11 +180,10 @@ static int make_veth(const struct lab *lab, const struct lab_opts *o, char *err)
 	(void)snprintf(mtu, sizeof(mtu), "%u", o->mtu ? o->mtu : 1500);		 /* fits */
 	(void)snprintf(peer, sizeof(peer), "/proc/%d/fd/%d", (int)getpid(),
 		       lab->netns_fd[LAB_WEIR]); /* fits */
-	return STEP(lab, LAB_GEN, err, "ip", "link", "add", "name",
-		    LAB_GEN_DEV, "mtu", mtu, "numtxqueues", queues,
-		    "numrxqueues", queues, "type", "veth", "peer", "name",
-		    LAB_WEIR_DEV, "mtu", mtu, "numtxqueues", queues,
-		    "numrxqueues", queues, "netns", peer);
+	return STEP(lab, LAB_GEN, err, "ip", "link", "add", "name", LAB_GEN_DEV, "mtu", mtu,
+		    "numtxqueues", queues, "numrxqueues", queues, "type", "veth", "peer", "name",
+		    LAB_WEIR_DEV, "mtu", mtu, "numtxqueues", queues, "numrxqueues", queues, "netns",
+		    peer);
 }
 
 static int read_dev(struct lab *lab, enum lab_side side)
@@ -207,13 +210,12 @@ static int set_up(const struct lab *lab, enum lab_side side, bool gro, char *err
 	char dev[16], addr4[32], addr6[64];
 	int r;
 
-	(void)snprintf(dev, sizeof(dev), "%s", dev_names[side]);	/* fits */
-	(void)snprintf(addr4, sizeof(addr4), "%s/24", ip4[side]);	/* fits */
-	(void)snprintf(addr6, sizeof(addr6), "%s/64", ip6[side]);	/* fits */
+	(void)snprintf(dev, sizeof(dev), "%s", dev_names[side]);  /* fits */
+	(void)snprintf(addr4, sizeof(addr4), "%s/24", ip4[side]); /* fits */
+	(void)snprintf(addr6, sizeof(addr6), "%s/64", ip6[side]); /* fits */
 	r = STEP(lab, side, err, "ip", "addr", "add", addr4, "dev", dev);
 	if (r == 0)
-		r = STEP(lab, side, err, "ip", "addr", "add", addr6, "dev", dev,
-			 "nodad");
+		r = STEP(lab, side, err, "ip", "addr", "add", addr6, "dev", dev, "nodad");
 	if (r == 0 && gro)
 		r = STEP(lab, side, err, "ethtool", "-K", dev, "gro", "on");
 	if (r == 0)
@@ -228,8 +230,8 @@ static int set_neighbour(const struct lab *lab, enum lab_side side, const char *
 
 	(void)snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3],
 		       m[4], m[5]); /* fits */
-	return STEP(lab, side, err, "ip", "neigh", "replace", ip, "lladdr",
-		    mac, "dev", dev_names[side], "nud", "permanent");
+	return STEP(lab, side, err, "ip", "neigh", "replace", ip, "lladdr", mac, "dev",
+		    dev_names[side], "nud", "permanent");
 }
 
 /* Answers to made-up sources go back to where they came from. */
@@ -237,12 +239,10 @@ static int set_routes(const struct lab *lab, char *err)
 {
 	int r;
 
-	r = STEP(lab, LAB_WEIR, err, "ip", "route", "add", "default", "via",
-		 LAB_GEN_IP4);
+	r = STEP(lab, LAB_WEIR, err, "ip", "route", "add", "default", "via", LAB_GEN_IP4);
 	if (r == 0)
-		r = STEP(lab, LAB_WEIR, err, "ip", "-6", "route", "add",
-			 "default", "via", LAB_GEN_IP6, "dev",
-			 LAB_WEIR_DEV);
+		r = STEP(lab, LAB_WEIR, err, "ip", "-6", "route", "add", "default", "via",
+			 LAB_GEN_IP6, "dev", LAB_WEIR_DEV);
 	return r;
 }
 
@@ -255,7 +255,8 @@ static int attach_pass(struct lab *lab)
 	};
 	int saved, r;
 
-	lab->xdp_fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "lab_pass", "GPL", code, ARRAY_LEN(code), NULL);
+	lab->xdp_fd =
+		bpf_prog_load(BPF_PROG_TYPE_XDP, "lab_pass", "GPL", code, ARRAY_LEN(code), NULL);
 	if (lab->xdp_fd < 0)
 		return lab->xdp_fd;
 	saved = lab_enter(lab, LAB_GEN);
@@ -328,9 +329,9 @@ void lab_close(struct lab *lab)
 /* /proc/net/dev: rx bytes packets errs drop fifo frame compressed multicast, tx bytes packets errs drop */
 uint64_t lab_dev_stat(const struct lab *lab, enum lab_side side, const char *name)
 {
-	static const char *const names[] = {"rx_bytes",	  "rx_packets", "rx_errors",  "rx_dropped",
-					    "",		  "",		"",	      "multicast",
-					    "tx_bytes",	  "tx_packets", "tx_errors",  "tx_dropped"};
+	static const char *const names[] = {"rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
+					    "",		"",	      "",	   "multicast",
+					    "tx_bytes", "tx_packets", "tx_errors", "tx_dropped"};
 	_cleanup_fclose_ FILE *f = NULL;
 	unsigned long long v[12] = {};
 	char line[512], dev[32];
@@ -342,9 +343,10 @@ uint64_t lab_dev_stat(const struct lab *lab, enum lab_side side, const char *nam
 	f = fopen("/proc/thread-self/net/dev", "re");
 	lab_leave(saved);
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, " %31[^:]: %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu",
-			   dev, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8], &v[9],
-			   &v[10], &v[11]) != 13 ||
+		if (sscanf(line,
+			   " %31[^:]: %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu",
+			   dev, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8],
+			   &v[9], &v[10], &v[11]) != 13 ||
 		    strcmp(dev, dev_names[side]))
 			continue;
 		for (size_t i = 0; i < ARRAY_LEN(names); i++)

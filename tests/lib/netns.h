@@ -35,8 +35,8 @@ enum lab_side { LAB_GEN, LAB_WEIR, LAB_SIDES };
 struct lab_opts {
 	unsigned int queues; /* receive and transmit queues of both ends; 0: 1 */
 	unsigned int mtu;    /* 0: 1500 */
-	bool gen_xdp;	     /* XDP program that passes everything on gen0: XDP_TX from weir0 needs it */
-	bool no_gro;	     /* leave GRO off */
+	bool gen_xdp; /* XDP program that passes everything on gen0: XDP_TX from weir0 needs it */
+	bool no_gro;  /* leave GRO off */
 };
 
 struct lab {

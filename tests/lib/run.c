@@ -142,7 +142,8 @@ static void read_output(int fd, char *out, size_t out_bytes, uint64_t deadline_n
 		if (out_bytes && used < out_bytes - 1)
 			n = read(fd, out + used, out_bytes - 1 - used);
 		else
-			n = read(fd, rest, sizeof(rest)); /* does not fit: read so that it can go on */
+			n = read(fd, rest,
+				 sizeof(rest)); /* does not fit: read so that it can go on */
 		if (n <= 0)
 			break;
 		if (out_bytes && used < out_bytes - 1)
@@ -169,7 +170,8 @@ int run_cmdv(int netns_fd, char *out, size_t out_bytes, const char *const argv[]
 	(void)close(TAKE_FD(to)); /* so that reading ends with the child */
 	read_output(in, out, out_bytes, deadline_ns);
 	now_ns = wait_now_ns();
-	return run_wait(pid, now_ns < deadline_ns ? (unsigned int)((deadline_ns - now_ns) / 1000000) : 0);
+	return run_wait(pid, now_ns < deadline_ns ? (unsigned int)((deadline_ns - now_ns) / 1000000)
+						  : 0);
 }
 
 int run_fn(int netns_fd, int (*fn)(void *arg), void *arg)

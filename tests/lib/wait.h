@@ -48,7 +48,7 @@ static inline bool wait_step(uint64_t deadline_ns)
 /* Evaluate @cond every millisecond until it holds (true) or @timeout_ms have passed (false). */
 #define wait_for(cond, timeout_ms)                                                                 \
 	({                                                                                         \
-		uint64_t wait_end_ns_ = wait_now_ns() + (uint64_t)(timeout_ms) * 1000000ULL;       \
+		uint64_t wait_end_ns_ = wait_now_ns() + (uint64_t)(timeout_ms)*1000000ULL;         \
 		bool wait_ok_ = (cond);                                                            \
                                                                                                    \
 		while (!wait_ok_ && wait_step(wait_end_ns_))                                       \

@@ -135,8 +135,10 @@ static void every_kind_arrives_whole(void **state)
 static void mixed_has_its_shares(void **state)
 {
 	for (int v6 = 0; v6 < 2; v6++) {
-		struct count_seen s = flood(
-			*state, (struct gen_opts){.proto = GEN_MIXED, .ipv6 = v6, .sources = 1000}, SOME);
+		struct count_seen s =
+			flood(*state,
+			      (struct gen_opts){.proto = GEN_MIXED, .ipv6 = v6, .sources = 1000},
+			      SOME);
 
 		assert_int_equal(s.udp, SOME / 16 * 6);
 		assert_int_equal(s.syn, SOME / 16 * 4);
@@ -153,8 +155,9 @@ static void tags_are_as_asked(void **state)
 
 	assert_int_equal(s.vlan, SOME);
 	assert_int_equal(s.last_tag, 7);
-	s = flood(*state, (struct gen_opts){.vlan = 4094, .vlan2 = 1, .ipv6 = true, .proto = GEN_SYN},
-		 SOME);
+	s = flood(*state,
+		  (struct gen_opts){.vlan = 4094, .vlan2 = 1, .ipv6 = true, .proto = GEN_SYN},
+		  SOME);
 	assert_int_equal(s.vlan2, SOME);
 	assert_int_equal(s.last_tag, 4094);
 	assert_int_equal(s.last_tag2, 1);
@@ -177,8 +180,7 @@ static void sources_in_turn_are_exact(void **state)
 	static const unsigned int n[] = {1, 2, 1000, 65536};
 
 	for (int i = 0; i < 4; i++) {
-		struct gen_opts o = {
-			.src = "198.51.100.1", .sources = n[i], .pick = GEN_IN_TURN};
+		struct gen_opts o = {.src = "198.51.100.1", .sources = n[i], .pick = GEN_IN_TURN};
 		struct count_seen s = flood(*state, o, 2 * n[i]);
 
 		assert_int_equal(s.sources, n[i]);
@@ -217,8 +219,9 @@ static void two_threads_share_the_work(void **state)
 static void rate_is_kept(void **state)
 {
 	struct fixture *f = *state;
-	struct gen_opts o = {
-		.dev = LAB_GEN_DEV, .netns_fd = f->lab.netns_fd[LAB_GEN], .rate_pps = 20000};
+	struct gen_opts o = {.dev = LAB_GEN_DEV,
+			     .netns_fd = f->lab.netns_fd[LAB_GEN],
+			     .rate_pps = 20000};
 	char err[GEN_ERR_BYTES];
 	struct gen_result res;
 	struct gen *g;
@@ -280,7 +283,8 @@ static void the_stack_takes_them(void **state)
 		gen_close(g);
 		for (int i = 0; i < 3; i++) {
 			assert_int_equal(poll(&p, 1, 5000), 1);
-			assert_int_equal(recv(fd, buf, sizeof(buf), 0), 200 - 14 - (v6 ? 40 : 20) - 8);
+			assert_int_equal(recv(fd, buf, sizeof(buf), 0),
+					 200 - 14 - (v6 ? 40 : 20) - 8);
 		}
 	}
 	close(fd);
@@ -302,21 +306,26 @@ static void only_veth_pairs_are_flooded(void **state)
 	int fd = f->lab.netns_fd[LAB_GEN];
 	char err[GEN_ERR_BYTES], out[256];
 
-	assert_int_equal(open_error((struct gen_opts){.dev = "lo", .netns_fd = fd}, err), -EOPNOTSUPP);
+	assert_int_equal(open_error((struct gen_opts){.dev = "lo", .netns_fd = fd}, err),
+			 -EOPNOTSUPP);
 	assert_non_null(strstr(err, "lo is "));
 	assert_non_null(strstr(err, "not a veth"));
-	assert_int_equal(open_error((struct gen_opts){.dev = "none", .netns_fd = fd}, err), -ENODEV);
+	assert_int_equal(open_error((struct gen_opts){.dev = "none", .netns_fd = fd}, err),
+			 -ENODEV);
 	assert_non_null(strstr(err, "none"));
 	assert_int_equal(open_error((struct gen_opts){.netns_fd = fd}, err), -EINVAL);
 
 	assert_int_equal(lab_cmd(&f->lab, LAB_GEN, out, sizeof(out), "ip", "link", "add", "near0",
 				 "up", "type", "veth", "peer", "name", "near1"),
 			 0);
-	assert_int_equal(open_error((struct gen_opts){.dev = "near0", .netns_fd = fd}, err), -EOPNOTSUPP);
+	assert_int_equal(open_error((struct gen_opts){.dev = "near0", .netns_fd = fd}, err),
+			 -EOPNOTSUPP);
 	assert_non_null(strstr(err, "near0"));
-	assert_int_equal(open_error((struct gen_opts){.dev = "near0", .netns_fd = fd, .both = true}, err),
+	assert_int_equal(open_error((struct gen_opts){.dev = "near0", .netns_fd = fd, .both = true},
+				    err),
 			 0);
-	assert_int_equal(lab_cmd(&f->lab, LAB_GEN, out, sizeof(out), "ip", "link", "del", "near0"), 0);
+	assert_int_equal(lab_cmd(&f->lab, LAB_GEN, out, sizeof(out), "ip", "link", "del", "near0"),
+			 0);
 }
 
 static void wrong_options_are_named(void **state)
@@ -360,14 +369,17 @@ static void full_ring_is_counted_as_lost(void **state)
 	struct gen *g;
 
 	forget(f);
-	assert_int_equal(lab_cmd(&f->lab, LAB_WEIR, NULL, 0, "ip", "link", "set", LAB_WEIR_DEV, "down"),
+	assert_int_equal(lab_cmd(&f->lab, LAB_WEIR, NULL, 0, "ip", "link", "set", LAB_WEIR_DEV,
+				 "down"),
 			 0);
 	assert_int_equal(gen_open(&o, err, sizeof(err), &g), 0);
 	assert_int_equal(gen_run(g, 1000, 0, &res), 0);
 	assert_int_equal(f->count->bss->count_seen.frames, 0);
 	assert_int_equal(res.lost, 1000);
 	gen_close(g);
-	assert_int_equal(lab_cmd(&f->lab, LAB_WEIR, NULL, 0, "ip", "link", "set", LAB_WEIR_DEV, "up"), 0);
+	assert_int_equal(lab_cmd(&f->lab, LAB_WEIR, NULL, 0, "ip", "link", "set", LAB_WEIR_DEV,
+				 "up"),
+			 0);
 }
 
 int main(void)
