@@ -362,8 +362,12 @@ uint64_t xdp_send_many(struct xdp_run *x, const struct pkt *p, uint32_t n)
 	for (int i = 0; i < XDP_SIDES; i++) {
 		struct xdp_side *s = &x->side[i];
 		struct weir_counters now;
-		int a = xdp_send_raw(s, p->data, p->len, n);
+		/* Above one, the kernel patches its dispatcher for each call: milliseconds. */
+		uint32_t calls = n < 3000 ? n : 1;
+		int a = 0;
 
+		for (uint32_t k = 0; k < calls && a >= 0; k++)
+			a = xdp_send_raw(s, p->data, p->len, n / calls);
 		if (a < 0)
 			fail_msg("test run: %s", strerror(-a));
 		xdp_counters(s, &now);

@@ -257,7 +257,8 @@ void xdp_apply(struct xdp_run *x, const char *yaml)
 		list_conf(x, WEIR_LIST_GUARD, &conf->never_block);
 	}
 	x->compiled = c;
-	fill_lists(x);
+	if (x->n_listed) /* each update of an outer map waits for running programs */
+		fill_lists(x);
 	refresh(x);
 	weir_compiled_free(old);
 	weir_conf_free(x->conf);
@@ -327,4 +328,31 @@ void xdp_block_force(struct xdp_run *x, const char *prefix)
 void xdp_guard(struct xdp_run *x, const char *prefix)
 {
 	add(x, WEIR_LIST_GUARD, prefix, 0, 0);
+}
+
+void xdp_expect_limit_(struct xdp_run *x, const char *name, uint64_t pass, uint64_t over,
+		       const char *file, int line)
+{
+	unsigned stat = 0;
+
+	if (!x->compiled)
+		fail_msg("no policy");
+	while (stat < WEIR_STATS_MAX &&
+	       (!x->compiled->names[stat].live || strcmp(x->compiled->names[stat].name, name)))
+		stat++;
+	if (stat == WEIR_STATS_MAX)
+		fail_msg("no limit is named %s", name);
+	for (int i = 0; i < XDP_SIDES; i++) {
+		struct weir_counters c;
+
+		xdp_counters(&x->side[i], &c);
+		if (c.limit[stat].pass.packets == pass && c.limit[stat].over.packets == over)
+			continue;
+		fprintf(stderr,
+			"%s:%d: %s: limit %s passed %llu and refused %llu, wanted %llu and %llu\n",
+			file, line, i ? "xdp.frags" : "xdp", name, c.limit[stat].pass.packets,
+			c.limit[stat].over.packets, (unsigned long long)pass,
+			(unsigned long long)over);
+		_fail(file, line);
+	}
 }

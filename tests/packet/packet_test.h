@@ -18,4 +18,19 @@
 #include "tests/lib/xdp_run.h"
 #include "weir/reason.h"
 
+/* A configuration with these limits; each a flow mapping: "{name: a, rate: 3/s}", "{...}" */
+#define LIMITS(...) packet_test_limits((const char *const[]){__VA_ARGS__, NULL})
+static inline const char *packet_test_limits(const char *const *limit)
+{
+	static char text[16384];
+	int n = snprintf(text, sizeof(text), "interfaces: [eth0]\npacket_limits:\n");
+
+	for (; *limit; limit++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "  - %s\n", *limit);
+	return text;
+}
+
+#define SRC4(text) PKT(ETH(), IP4(.src = (text)), UDP())
+#define SRC6(text) PKT(ETH(), IP6(.src = (text)), UDP())
+
 #endif
