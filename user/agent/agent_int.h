@@ -121,6 +121,8 @@ struct weir_agent {
 	__u64 reconciled; /* entries found missing or too many, ever */
 	struct weir_session session[WEIR_SESSIONS_MAX];
 	bool guard_cut;
+	bool rescan_wanted, link_changed;
+	bool detached;	       /* by command: not attached again by itself */
 	char store_error[256]; /* the state file's last failure */
 
 	struct weir_meter meter;

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Requests of the admin socket: {"cmd":NAME, ...} to a reply {"ok":true, ...} or {"ok":false,"error":SENTENCE,
+ * "code":EXIT}. Called by admin.c through start.c.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "user/agent/agent_int.h"
+#include "user/agent/json.h"
+#include "user/base/log.h"
+
+json_t *weir_reply_ok(void)
+{
+	json_t *o = json_object();
+
+	weir_json_set_bool(o, "ok", true);
+	return o;
+}
+
+json_t *weir_reply_error(int r, const char *text)
+{
+	json_t *o = json_object();
+
+	weir_json_set_bool(o, "ok", false);
+	weir_json_set_text(o, "error", text && text[0] ? text : strerror(-r));
+	weir_json_set_u64(o, "code", r == -EINVAL ? 2 : 1);
+	return o;
+}
+
+static json_t *on_status(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	(void)c;
+	(void)request;
+	return weir_agent_status(a);
+}
+
+static json_t *on_top(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	(void)c;
+	(void)request;
+	return weir_agent_top(a);
+}
+
+static json_t *on_explain(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *text = weir_json_text_of(request, "address");
+	struct weir_prefix p;
+	char right[96];
+
+	(void)c;
+	if (!text || weir_prefix_parse(text, strlen(text), true, &p) < 0 ||
+	    p.len != (p.family == 4 ? 32 : 128)) {
+		(void)snprintf(right, sizeof(right),
+			       "%.48s is no address (198.51.100.7, 2001:db8::1)",
+			       text ? text : "nothing");
+		return weir_reply_error(-EINVAL, right);
+	}
+	return weir_agent_explain(a, &p);
+}
+
+static json_t *on_events(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *limit = weir_json_text_of(request, "limit");
+	json_t *reply, *list = json_array();
+	unsigned stat, index;
+
+	if (limit && !weir_agent_find_limit(a, limit, &stat, &index)) {
+		char text[128];
+
+		json_decref(list);
+		(void)snprintf(text, sizeof(text), "no limit is called %.32s (weir limit list)",
+			       limit);
+		return weir_reply_error(-EINVAL, text);
+	}
+	for (__u64 back = WEIR_EVENTS_KEPT; back-- > 0;) {
+		const struct weir_event_record *r = weir_events_at(a->events, back);
+
+		if (r && (!limit || !strcmp(limit, r->limit)))
+			(void)json_array_append_new(list,
+						    weir_event_json(
+							    r)); /* out of memory: not shown */
+	}
+	reply = weir_reply_ok();
+	weir_json_set(reply, "events", list);
+	weir_json_set_u64(reply, "suppressed", a->events->suppressed);
+	weir_json_set_u64(reply, "capped", a->meter.now.events_capped);
+	weir_json_set_u64(reply, "lost", a->meter.now.events_lost);
+	if (weir_json_bool_of(request, "follow") && c && weir_client_follow(c, limit) < 0) {
+		json_decref(reply);
+		return weir_reply_error(-ENOMEM, NULL);
+	}
+	return reply;
+}
+
+static json_t *on_limits(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	json_t *reply = weir_reply_ok();
+
+	(void)c;
+	(void)request;
+	weir_json_set(reply, "limits", weir_agent_limits_json(a));
+	return reply;
+}
+
+static json_t *finish(json_t *reply, int r, const struct weir_error *e)
+{
+	json_t *error;
+
+	if (r == 0)
+		return reply;
+	error = weir_reply_error(r, e->text);
+	if (json_object_get(reply, "problems"))
+		weir_json_set(error, "problems", json_incref(json_object_get(reply, "problems")));
+	json_decref(reply);
+	return error;
+}
+
+static json_t *on_limit_set(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *name = weir_json_text_of(request, "name");
+	const json_t *settings = json_object_get(request, "set");
+	json_t *reply = weir_reply_ok();
+	struct weir_error e = {};
+	int r;
+
+	if (!name || !json_is_object(settings))
+		r = weir_error_set(&e, -EINVAL, "limit_set needs \"name\" and \"set\"");
+	else
+		r = weir_agent_set_override(a, name, settings, weir_json_bool_of(request, "save"),
+					    c ? weir_client_who(c) : "?", reply, &e);
+	return finish(reply, r, &e);
+}
+
+static json_t *on_limit_unset(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *name = weir_json_text_of(request, "name");
+	json_t *reply = weir_reply_ok();
+	struct weir_error e = {};
+	int r;
+
+	(void)c;
+	if (!name)
+		r = weir_error_set(&e, -EINVAL, "limit_unset needs \"name\"");
+	else
+		r = weir_agent_unset_override(a, name, weir_json_text_of(request, "key"), reply,
+					      &e);
+	return finish(reply, r, &e);
+}
+
+static json_t *on_limit_reset(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *name = weir_json_text_of(request, "name"),
+		   *ip = weir_json_text_of(request, "ip");
+	unsigned stat, limit;
+	struct weir_prefix p;
+	struct weir_tables t;
+	char text[160];
+
+	if (!name || !weir_agent_find_limit(a, name, &stat, &limit)) {
+		(void)snprintf(text, sizeof(text), "no limit is called %.32s (weir limit list)",
+			       name ? name : "(nothing)");
+		return weir_reply_error(-EINVAL, text);
+	}
+	if (ip && (weir_prefix_parse(ip, strlen(ip), true, &p) < 0 ||
+		   p.len != (p.family == 4 ? 32 : 128))) {
+		(void)snprintf(text, sizeof(text),
+			       "%.48s is no address (198.51.100.7, 2001:db8::1)", ip);
+		return weir_reply_error(-EINVAL, text);
+	}
+	if (!weir_datapath_tables(a->dp, &t))
+		return weir_reply_error(-EAGAIN, "there is no state table yet");
+	weir_table_reset(&t, limit, ip ? &p.addr : NULL, ip ? p.family : 0);
+	weir_log(WEIR_LOG_NOTICE, "limit-reset", "limit", "s", name, "source", "s", ip ? ip : "all",
+		 "who", "s", c ? weir_client_who(c) : NULL, NULL);
+	return weir_reply_ok();
+}
+
+static json_t *on_limit_diff(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	struct weir_error e = {};
+	json_t *reply = weir_agent_diff(a, &e);
+
+	(void)c;
+	(void)request;
+	return reply ? reply : weir_reply_error(-EINVAL, e.text);
+}
+
+static json_t *on_mode(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *mode = weir_json_text_of(request, "mode");
+	__u64 for_s = weir_json_u64_of(request, "for_s");
+	json_t *reply;
+	struct weir_error e = {};
+	int r;
+
+	if (!mode || (strcmp(mode, "monitor") != 0 && strcmp(mode, "enforce") != 0))
+		return weir_reply_error(-EINVAL, "the mode is monitor or enforce");
+	if (for_s > 366ull * 86400)
+		return weir_reply_error(-EINVAL,
+					"--for is longer than a year; leave it out for ever");
+	r = weir_agent_set_mode(a, !strcmp(mode, "monitor") ? WEIR_MODE_MONITOR : WEIR_MODE_ENFORCE,
+				for_s * WEIR_NS_PER_S, "command", c ? weir_client_who(c) : NULL,
+				&e);
+	reply = weir_reply_ok();
+	weir_json_set_text(reply, "mode", weir_mode_name(a->in_force));
+	return finish(reply, r, &e);
+}
+
+static json_t *on_reload(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	__u64 confirm_s = weir_json_u64_of(request, "confirm_s");
+	json_t *reply = weir_reply_ok();
+	struct weir_error e = {};
+	int r;
+
+	(void)c;
+	if (confirm_s > 86400)
+		r = weir_error_set(&e, -EINVAL, "--confirm is longer than a day");
+	else
+		r = weir_agent_reload(a, confirm_s * WEIR_NS_PER_S, reply, &e);
+	return finish(reply, r, &e);
+}
+
+static json_t *on_confirm(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	struct weir_error e = {};
+	int r = weir_agent_confirm(a, &e);
+
+	(void)c;
+	(void)request;
+	return finish(weir_reply_ok(), r, &e);
+}
+
+static json_t *on_detach(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	const char *only = weir_json_text_of(request, "interface");
+	struct weir_attachment at[WEIR_INTERFACES_MAX];
+	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), r = 0;
+	json_t *reply = weir_reply_ok(), *list = json_array();
+	struct weir_error e = {};
+
+	weir_json_set(reply, "detached", list);
+	for (int i = 0; i < n && i < WEIR_INTERFACES_MAX && r == 0; i++) {
+		if (!at[i].attached || (only && strcmp(only, at[i].ifname) != 0))
+			continue;
+		r = weir_datapath_detach(a->dp, at[i].ifname, &e);
+		if (r < 0)
+			break;
+		(void)json_array_append_new(list,
+					    weir_json_text(
+						    at[i].ifname)); /* out of memory: not shown */
+		weir_log(WEIR_LOG_WARNING, "detached", "interface", "s", at[i].ifname, "who", "s",
+			 c ? weir_client_who(c) : NULL, NULL);
+		a->detached = true;
+	}
+	if (r == 0 && only && !json_array_size(list))
+		r = weir_error_set(&e, -ENOENT, "weir is not attached to %.15s", only);
+	return finish(reply, r, &e);
+}
+
+static const struct {
+	const char *name;
+	json_t *(*fn)(struct weir_agent *a, struct weir_client *c, const json_t *request);
+} commands[] = {
+	{"status", on_status},		 {"top", on_top},
+	{"explain", on_explain},	 {"events", on_events},
+	{"limit_list", on_limits},	 {"limit_set", on_limit_set},
+	{"limit_unset", on_limit_unset}, {"limit_reset", on_limit_reset},
+	{"limit_diff", on_limit_diff},	 {"mode", on_mode},
+	{"reload", on_reload},		 {"confirm", on_confirm},
+	{"detach", on_detach},
+};
+
+json_t *weir_agent_handle(void *agent, struct weir_client *client, const json_t *request)
+{
+	struct weir_agent *a = agent;
+	const char *cmd = weir_json_text_of(request, "cmd");
+	struct weir_now now = weir_now();
+	json_t *reply;
+	char text[96];
+
+	if (!cmd)
+		return weir_reply_error(-EINVAL, "the request has no \"cmd\"");
+	/* before the command, so that it cannot block the hand that writes it */
+	if (weir_agent_add_session(a, weir_json_text_of(request, "ssh"),
+				   now.mono_ns + WEIR_SESSION_NS, &now))
+		(void)weir_agent_refresh_guards(a); /* logged */
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (!strcmp(cmd, commands[i].name))
+			return commands[i].fn(a, client, request);
+	reply = weir_agent_list_command(a, client, cmd, request);
+	if (reply)
+		return reply;
+	(void)snprintf(text, sizeof(text), "this agent does not know the command %.32s", cmd);
+	return weir_reply_error(-EINVAL, text);
+}

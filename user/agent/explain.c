@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `weir explain ADDR`: all that is known of one source, what would happen to its next packet and why, until when, and
+ * the command that lifts it. Called by commands.c.
+ */
+#include <string.h>
+
+#include "user/agent/agent_int.h"
+#include "user/agent/json.h"
+#include "user/base/str.h"
+
+struct verdict {
+	const char *what; /* "pass", "drop", "depends" */
+	char why[512];
+	__u64 until_ns; /* monotonic; 0 = no end known */
+	char lift[256]; /* the command; "" = none */
+};
+
+static bool is_live(const struct weir_book_entry *e, __u64 now_ns)
+{
+	return !e->expires_ns || e->expires_ns > now_ns;
+}
+
+static void lift_command(enum weir_list list, const struct weir_book_entry *e, char *buf,
+			 size_t size)
+{
+	char text[WEIR_PREFIX_STRLEN], where[512];
+
+	if (list == WEIR_LIST_GUARD && e->origin == WEIR_ORIGIN_GUARD)
+		buf[0] = '\0'; /* goes with the address itself */
+	else if (e->origin == WEIR_ORIGIN_COMMAND)
+		(void)snprintf(buf, size, "weir %s del %s",
+			       list == WEIR_LIST_ALLOW ? "allow" : "block",
+			       weir_prefix_format(&e->prefix, text));
+	else
+		(void)snprintf(buf, size, "remove it from %.200s, then weir reload",
+			       weir_agent_entry_where(e, where, sizeof(where)));
+}
+
+/* Entries that cover @who in all lists; of each list the first one live in *ret_first. */
+static json_t *matching(struct weir_agent *a, const struct weir_prefix *who, __u64 now_ns,
+			const struct weir_book_entry *ret_first[WEIR_LIST_MAX])
+{
+	json_t *list = json_array();
+
+	for (int l = 0; l < WEIR_LIST_MAX; l++)
+		for (size_t i = 0; i < a->book->list[l].n; i++) {
+			const struct weir_book_entry *e = &a->book->list[l].item[i];
+			char lift[256];
+			json_t *o;
+
+			if (!weir_prefix_contains(&e->prefix, who) || !is_live(e, now_ns))
+				continue;
+			/* a forced block counts before one that the guard would spare */
+			if (!ret_first[l] || (e->flags & WEIR_ENTRY_FORCE))
+				ret_first[l] = e;
+			o = weir_book_entry_json(a, (enum weir_list)l, e);
+			lift_command((enum weir_list)l, e, lift, sizeof(lift));
+			weir_json_set_text(o, "lift", lift[0] ? lift : NULL);
+			(void)json_array_append_new(list, o); /* out of memory: not shown */
+		}
+	return list;
+}
+
+static const struct weir_conf_limit *limit_conf(const struct weir_agent *a, unsigned limit)
+{
+	const char *name = weir_agent_limit_at(a, limit);
+
+	for (size_t i = 0; i < a->conf->n_limits; i++)
+		if (!strcmp(a->conf->limits[i].name, name))
+			return &a->conf->limits[i];
+	return NULL;
+}
+
+static json_t *states_json(struct weir_agent *a, const struct weir_limit_state *st, int n,
+			   const struct weir_prefix *who)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < n; i++) {
+		const struct weir_conf_limit *l = limit_conf(a, st[i].limit);
+		json_t *o = json_object();
+		char text[WEIR_PREFIX_STRLEN], lift[128];
+
+		weir_json_set_text(o, "limit", weir_agent_limit_at(a, st[i].limit));
+		weir_json_set_text(o, "unit", l && l->bytes ? "bytes" : "packets");
+		weir_json_set_text(o, "mode", l ? weir_mode_name(l->mode) : NULL);
+		weir_json_set_u64(o, "used", st[i].used);
+		weir_json_set_u64(o, "capacity", st[i].capacity);
+		weir_json_set_u64(o, "empty_in_ms", st[i].full_again_ns / 1000000);
+		weir_json_set_u64(o, "retry_in_ms", (st[i].retry_ns + 999999) / 1000000);
+		weir_json_set_u64(o, "blocked_for_ms", (st[i].blocked_ns + 999999) / 1000000);
+		(void)snprintf(lift, sizeof(lift), "weir limit reset %s --ip %s",
+			       weir_agent_limit_at(a, st[i].limit), weir_prefix_format(who, text));
+		weir_json_set_text(o, "lift", lift);
+		(void)json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static void by_limits(struct weir_agent *a, const struct weir_prefix *who,
+		      const struct weir_limit_state *st, int n, bool guarded, __u64 now_ns,
+		      struct verdict *v)
+{
+	const struct weir_limit_state *worst = NULL;
+	char text[WEIR_PREFIX_STRLEN];
+
+	for (int i = 0; i < n; i++) {
+		const struct weir_conf_limit *l = limit_conf(a, st[i].limit);
+		bool blocked = st[i].blocked_ns && !guarded;
+
+		if ((l && l->mode == WEIR_MODE_MONITOR) || (!blocked && !st[i].retry_ns))
+			continue;
+		if (!worst || (blocked && st[i].blocked_ns > worst->blocked_ns))
+			worst = &st[i];
+	}
+	if (!worst) {
+		v->what = "pass";
+		(void)snprintf(v->why, sizeof(v->why), "on no list, and within every limit");
+		return;
+	}
+	(void)snprintf(v->lift, sizeof(v->lift), "weir limit reset %s --ip %s",
+		       weir_agent_limit_at(a, worst->limit), weir_prefix_format(who, text));
+	if (worst->blocked_ns && !guarded) {
+		v->what = "drop";
+		v->until_ns = now_ns + worst->blocked_ns;
+		(void)snprintf(
+			v->why, sizeof(v->why),
+			"it exceeded limit %s, which has block_for: all its packets are dropped",
+			weir_agent_limit_at(a, worst->limit));
+	} else {
+		v->what = "depends";
+		v->until_ns = now_ns + worst->retry_ns;
+		(void)snprintf(
+			v->why, sizeof(v->why),
+			"limit %s is used up: packets that it matches are dropped, others pass",
+			weir_agent_limit_at(a, worst->limit));
+	}
+}
+
+static void decide(struct weir_agent *a, const struct weir_prefix *who,
+		   const struct weir_book_entry *const first[WEIR_LIST_MAX],
+		   const struct weir_limit_state *st, int n, __u64 now_ns, struct verdict *v)
+{
+	const struct weir_book_entry *allow = first[WEIR_LIST_ALLOW],
+				     *block = first[WEIR_LIST_BLOCK],
+				     *guard = first[WEIR_LIST_GUARD];
+	char text[WEIR_PREFIX_STRLEN], where[512];
+
+	if (allow) {
+		v->what = "pass";
+		v->until_ns = allow->expires_ns;
+		(void)snprintf(v->why, sizeof(v->why), "%s is on the allow list (%.200s)%s",
+			       weir_prefix_format(&allow->prefix, text),
+			       weir_agent_entry_where(allow, where, sizeof(where)),
+			       block ? ", which beats the block list" : "");
+		lift_command(WEIR_LIST_ALLOW, allow, v->lift, sizeof(v->lift));
+		return;
+	}
+	if (block && (!guard || (block->flags & WEIR_ENTRY_FORCE))) {
+		v->what = "drop";
+		v->until_ns = block->expires_ns;
+		(void)snprintf(v->why, sizeof(v->why), "%s is on the block list (%.200s%s%s)",
+			       weir_prefix_format(&block->prefix, text),
+			       weir_agent_entry_where(block, where, sizeof(where)),
+			       block->reason ? ": " : "", weir_text_get(block->reason));
+		lift_command(WEIR_LIST_BLOCK, block, v->lift, sizeof(v->lift));
+		return;
+	}
+	by_limits(a, who, st, n, guard != NULL, now_ns, v);
+	if (block && guard) {
+		size_t used = strlen(v->why);
+
+		(void)snprintf(v->why + used, sizeof(v->why) - used,
+			       "; a block entry for %s does not act, since it is guarded (%.100s)",
+			       weir_prefix_format(&block->prefix, text),
+			       weir_agent_entry_where(guard, where, sizeof(where)));
+	}
+}
+
+json_t *weir_agent_explain(struct weir_agent *a, const struct weir_prefix *who)
+{
+	const struct weir_book_entry *first[WEIR_LIST_MAX] = {};
+	struct weir_limit_state st[WEIR_LIMITS_MAX];
+	struct weir_now now = weir_now();
+	struct verdict v = {.what = "pass"};
+	struct weir_tables t;
+	char text[WEIR_PREFIX_STRLEN];
+	json_t *o = weir_reply_ok();
+	int n = 0;
+
+	weir_json_set_text(o, "address", weir_prefix_format(who, text));
+	weir_json_set(o, "lists", matching(a, who, now.mono_ns, first));
+	if (weir_datapath_tables(a->dp, &t))
+		n = weir_table_lookup(&t, &who->addr, who->family, now.mono_ns, st);
+	weir_json_set(o, "limits", states_json(a, st, n, who));
+	weir_json_set_bool(o, "guarded", first[WEIR_LIST_GUARD] != NULL);
+	decide(a, who, first, st, n, now.mono_ns, &v);
+	weir_json_set_text(o, "verdict", v.what);
+	weir_json_set_text(o, "mode", weir_mode_name(a->in_force));
+	weir_json_set_text(o, "why", v.why);
+	weir_json_set_text(o, "lift", v.lift[0] ? v.lift : NULL);
+	if (v.until_ns) {
+		weir_json_set_u64(o, "rest_ms",
+				  v.until_ns > now.mono_ns ? (v.until_ns - now.mono_ns) / 1000000
+							   : 0);
+		weir_json_set_text(o, "until",
+				   weir_clock_format(now.wall_s +
+							     (__s64)((v.until_ns - now.mono_ns) /
+								     WEIR_NS_PER_S),
+						     text));
+	}
+	return o;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The agent's life: start in an order that never leaves a packet unlimited, the loop with its timers and signals, the
+ * end that leaves everything attached. Called by `weir run` and tests.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "user/agent/agent_int.h"
+#include "user/agent/json.h"
+#include "user/agent/notify.h"
+#include "user/base/log.h"
+#include "user/base/str.h"
+
+void weir_agent_note(struct weir_agent *a, const char *text)
+{
+	if (a->n_notes < ARRAY_LEN(a->notes))
+		(void)weir_str_copy(a->notes[a->n_notes++], sizeof(a->notes[0]),
+				    text); /* cut if long */
+	weir_log(WEIR_LOG_WARNING, "note", "what", "s", text, NULL);
+}
+
+/* --- callbacks of the loop --------------------------------------------------------------------- */
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+	struct weir_agent *a = arg;
+	struct weir_error e = {};
+
+	(void)what;
+	if (number == SIGHUP)
+		(void)weir_agent_reload(a, 0, NULL, &e); /* logged, and shown by status */
+	else if (number != SIGPIPE)
+		weir_agent_stop(a);
+}
+
+void weir_agent_tick(struct weir_agent *a)
+{
+	struct weir_now now = weir_now();
+	struct weir_counters c;
+
+	if (weir_datapath_counters(a->dp, &c) == 0)
+		weir_meter_update(&a->meter, &c, now.mono_ns);
+	weir_agent_deadlines(a, &now);
+	weir_agent_expire(a, &now);
+	weir_agent_reconcile(a, &now);
+	if (a->admin)
+		weir_admin_tick(a->admin, now.mono_ns);
+	for (int i = 0; i < WEIR_SESSIONS_MAX; i++)
+		if (a->session[i].until_ns && a->session[i].until_ns <= now.mono_ns) {
+			a->session[i].until_ns = 0;
+			a->rescan_wanted = true;
+		}
+	if (a->rescan_wanted && a->rescan) {
+		struct timeval soon = {.tv_usec = 200000};
+
+		a->rescan_wanted = false;
+		(void)event_add(a->rescan, &soon); /* without memory: at the next change */
+	}
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	weir_agent_tick(arg);
+}
+
+/* Addresses, routes or links have changed and been quiet for a moment. */
+static void on_rescan(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_agent *a = arg;
+
+	(void)fd;
+	(void)what;
+	if (weir_agent_refresh_guards(a) < 0)
+		a->rescan_wanted = true;
+	if (a->link_changed && !a->detached)
+		(void)weir_agent_attach_missing(a); /* logged; the next link message tries again */
+	a->link_changed = false;
+}
+
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+	static char buf[1 << 15] __attribute__((aligned(8)));
+	struct weir_agent *a = arg;
+	struct timeval soon = {.tv_usec = 200000};
+	bool guards = false;
+
+	(void)what;
+	for (int i = 0; i < 64; i++) { /* the rest at the next turn of the loop */
+		ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+		if (n < 0 && errno == ENOBUFS) {
+			guards = a->link_changed =
+				true; /* messages were lost: look at everything */
+			continue;
+		}
+		if (n <= 0)
+			break;
+		for (const struct nlmsghdr *h = (const void *)buf; NLMSG_OK(h, n);
+		     h = NLMSG_NEXT(h, n))
+			guards = weir_guard_concerns(h, (size_t)n, &a->link_changed) || guards;
+	}
+	if ((guards || a->link_changed) && !event_pending(a->rescan, EV_TIMEOUT, NULL))
+		(void)event_add(a->rescan, &soon); /* without memory: at the next change */
+}
+
+/* A reader of our log that has stopped must not stop the agent. */
+static bool can_write(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	return poll(&p, 1, 0) > 0 && (p.revents & POLLOUT);
+}
+
+static void on_event(void *arg, const struct weir_event *event)
+{
+	struct weir_agent *a = arg;
+	__u64 wall_ns = weir_clock_ns(CLOCK_REALTIME), now_ns = weir_clock_ns(CLOCK_MONOTONIC);
+	const struct weir_event_record *r;
+
+	if (event->time_ns && event->time_ns < now_ns)
+		wall_ns -= now_ns - event->time_ns;
+	r = weir_events_record(a->events, event, weir_datapath_names(a->dp),
+			       a->conf->events_per_second, now_ns, (__s64)(wall_ns / 1000000));
+	if (!r)
+		return;
+	if (can_write(STDERR_FILENO))
+		weir_event_write(r);
+	else
+		a->events_unwritten++;
+	if (a->admin && weir_admin_clients(a->admin)) {
+		_cleanup_json_ json_t *line = json_object();
+
+		weir_json_set(line, "event", weir_event_json(r));
+		weir_admin_push(a->admin, r->limit[0] ? r->limit : NULL, line);
+	}
+}
+
+static void on_ring(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_agent *a = arg;
+
+	(void)fd;
+	(void)what;
+	(void)weir_datapath_events_consume(a->dp); /* an empty ring is no failure */
+}
+
+/* --- start ------------------------------------------------------------------------------------- */
+
+/* Makes the directory, also its parent where only that is missing. */
+static int make_state_dir(const char *path, struct weir_error *e)
+{
+	char parent[4096];
+	char *slash;
+
+	if (mkdir(path, 0750) == 0 || errno == EEXIST)
+		return 0;
+	if (errno == ENOENT && weir_str_copy(parent, sizeof(parent), path)) {
+		slash = strrchr(parent, '/');
+		if (slash && slash != parent) {
+			*slash = '\0';
+			if ((mkdir(parent, 0755) == 0 || errno == EEXIST) &&
+			    (mkdir(path, 0750) == 0 || errno == EEXIST))
+				return 0;
+		}
+	}
+	return weir_error_set(e, -errno, "state_dir %s cannot be made: %s", path, strerror(errno));
+}
+
+/* One agent for an instance: the lock goes with the process. */
+static int lock_instance(struct weir_agent *a, struct weir_error *e)
+{
+	char path[4096];
+	int r;
+
+	r = make_state_dir(a->conf->state_dir, e);
+	if (r < 0)
+		return r;
+	if (snprintf(path, sizeof(path), "%s/%s.lock", a->conf->state_dir, a->conf->instance) >=
+	    (int)sizeof(path))
+		return weir_error_set(e, -ENAMETOOLONG, "state_dir is too long");
+	a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (a->lock_fd < 0)
+		return weir_error_set(e, -errno, "%s cannot be opened: %s%s", path, strerror(errno),
+				      errno == EACCES || errno == EROFS ? " (weir run needs root)"
+									: "");
+	if (flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK
+			       ? weir_error_set(e, -EADDRINUSE,
+						"another agent of instance %s is running; stop it "
+						"first (systemctl stop weir), or "
+						"give this one another instance, state_dir and "
+						"admin.listen",
+						a->conf->instance)
+			       : weir_error_set(e, -errno, "%s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int open_state(struct weir_agent *a, struct weir_error *e)
+{
+	_cleanup_free_ char *note = NULL;
+	char path[4096];
+	int r;
+
+	if (snprintf(path, sizeof(path), "%s/%s.db", a->conf->state_dir, a->conf->instance) >=
+	    (int)sizeof(path))
+		return weir_error_set(e, -ENAMETOOLONG, "state_dir is too long");
+	r = weir_state_open(path, &a->state, &note, e);
+	if (r == 0 && note)
+		weir_agent_note(a, note);
+	return r;
+}
+
+static int load_first(struct weir_agent *a, struct weir_loaded *l, struct weir_error *e)
+{
+	json_t *line;
+	size_t i;
+	int r = weir_agent_load(a, &a->source, true, true, l, e);
+
+	json_array_foreach(l->problems, i, line)(void)
+		fprintf(stderr, "weir: %s\n",
+			json_string_value(line)); /* where would its failure be told? */
+	return r;
+}
+
+static int copy_interfaces(struct weir_agent *a, const char *const *names)
+{
+	size_t n = 0;
+
+	while (names && names[n])
+		n++;
+	if (!n)
+		return 0;
+	a->only_interfaces = calloc(n + 1, sizeof(*a->only_interfaces));
+	for (size_t i = 0; a->only_interfaces && i < n; i++) {
+		a->only_interfaces[i] = strdup(names[i]);
+		if (!a->only_interfaces[i])
+			return -ENOMEM;
+	}
+	return a->only_interfaces ? 0 : -ENOMEM;
+}
+
+static int add_event(struct event *ev, const struct timeval *t)
+{
+	return ev && event_add(ev, t) == 0 ? 0 : -ENOMEM;
+}
+
+static int set_up_loop(struct weir_agent *a, struct weir_error *e)
+{
+	static const int signals[] = {SIGHUP, SIGTERM, SIGINT, SIGPIPE};
+	struct timeval second = {.tv_sec = 1};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(signals) && r == 0; i++) {
+		a->signals[i] = evsignal_new(a->base, signals[i], on_signal, a);
+		r = add_event(a->signals[i], NULL);
+	}
+	a->tick = event_new(a->base, -1, EV_PERSIST, on_tick, a);
+	a->rescan = evtimer_new(a->base, on_rescan, a);
+	if (r == 0)
+		r = a->rescan ? add_event(a->tick, &second) : -ENOMEM;
+	if (r == 0) {
+		a->watch = event_new(a->base, a->watch_fd, EV_READ | EV_PERSIST, on_watch, a);
+		r = add_event(a->watch, NULL);
+	}
+	if (r == 0)
+		r = weir_agent_sweep_start(a);
+	if (r < 0)
+		return weir_error_set(e, r, "out of memory");
+	r = weir_datapath_events_open(a->dp, on_event, a, e);
+	if (r < 0)
+		return r;
+	a->ring = event_new(a->base, weir_datapath_events_fd(a->dp), EV_READ | EV_PERSIST, on_ring,
+			    a);
+	return add_event(a->ring, NULL) < 0 ? weir_error_set(e, -ENOMEM, "out of memory") : 0;
+}
+
+/* The notes of the datapath, a sentence a line. */
+static void take_notes(struct weir_agent *a)
+{
+	const char *at = weir_datapath_notes(a->dp);
+
+	while (at && *at) {
+		size_t n = strcspn(at, "\n");
+		char line[sizeof(a->notes[0])];
+
+		(void)snprintf(line, sizeof(line), "%.*s", (int)n, at);
+		if (line[0])
+			weir_agent_note(a, line);
+		at += n + (at[n] == '\n');
+	}
+}
+
+/* From the datapath to the attachments; @l is what was loaded. */
+static int take_over(struct weir_agent *a, const struct weir_agent_options *o,
+		     struct weir_loaded *l, struct weir_error *e)
+{
+	struct weir_now now = weir_now();
+	int r;
+
+	r = weir_datapath_open(l->conf, &a->dp, e);
+	if (r < 0)
+		return r;
+	take_notes(a);
+	r = weir_agent_restore_lists(a, &now, e);
+	if (r < 0)
+		return r;
+	(void)weir_agent_add_session(a, o->ssh, UINT64_MAX, &now);
+	r = weir_guard_watch(&a->watch_fd, e); /* before the scan, so that no change is missed */
+	if (r == 0)
+		r = weir_agent_scan_guards(a, a->book, 2000, e);
+	if (r == 0)
+		r = weir_agent_put_in_force(a, l, true, e);
+	return r;
+}
+
+static int start(struct weir_agent *a, const struct weir_agent_options *o, struct weir_error *e)
+{
+	struct weir_loaded first = {}, l = {};
+	struct weir_now now = weir_now();
+	_cleanup_close_ int fd = -1;
+	_cleanup_free_ char *note = NULL;
+	int r;
+
+	if (copy_interfaces(a, o->interfaces) < 0)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	r = weir_source_read(o->conf_path, &a->source, e);
+	if (r == 0)
+		r = load_first(a, &first, e);
+	if (r == 0) {
+		a->conf = TAKE_PTR(first.conf);
+		weir_log_open(NULL, a->conf->log_format == WEIR_LOG_JSON, WEIR_LOG_INFO);
+		r = lock_instance(a, e);
+	}
+	weir_loaded_done(&first);
+	if (r == 0)
+		r = weir_admin_bind(a->conf->admin_listen, a->conf->admin_group, &fd, &note, e);
+	if (r == 0) {
+		a->socket_path = strdup(a->conf->admin_listen);
+		r = a->socket_path ? open_state(a, e) : -ENOMEM;
+	}
+	if (r == 0 && note)
+		weir_agent_note(a, note);
+	if (r == 0) {
+		weir_agent_restore(
+			a, &now); /* may put the last confirmed text in place of the file's */
+		if (o->confirm_ns && a->mode.set && !strcmp(a->mode.why, "not confirmed"))
+			a->mode = (struct weir_mode_override){};
+		r = weir_agent_load(a, &a->source, true, true, &l, e);
+	}
+	if (r == 0)
+		r = take_over(a, o, &l, e);
+	weir_loaded_done(&l);
+	if (r == 0)
+		r = set_up_loop(a, e);
+	if (r == 0)
+		r = weir_admin_new(a->base, TAKE_FD(fd), a->socket_path, weir_agent_handle, a,
+				   &a->admin, e);
+	if (r == 0 && o->confirm_ns)
+		weir_agent_start_confirm(a, o->confirm_ns);
+	return r;
+}
+
+int weir_agent_start(const struct weir_agent_options *o, struct weir_agent **ret,
+		     struct weir_error *e)
+{
+	_cleanup_(weir_agent_freep) struct weir_agent *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	a->watch_fd = a->lock_fd = -1;
+	a->start_monitor = o->monitor;
+	a->started_s = weir_now().wall_s;
+	a->base = event_base_new();
+	a->book = weir_book_new();
+	a->events = calloc(1, sizeof(*a->events));
+	if (!a->base || !a->book || !a->events)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	r = start(a, o, e);
+	if (r < 0)
+		return r;
+	weir_agent_tick(a);
+	*ret = TAKE_PTR(a);
+	return 0;
+}
+
+static void free_event(struct event **ev)
+{
+	if (*ev)
+		event_free(*ev);
+	*ev = NULL;
+}
+
+void weir_agent_free(struct weir_agent *a)
+{
+	if (!a)
+		return;
+	if (!a->admin && a->socket_path)
+		(void)unlink(a->socket_path); /* bound by us, never served */
+	weir_admin_free(a->admin);
+	for (size_t i = 0; i < ARRAY_LEN(a->signals); i++)
+		free_event(&a->signals[i]);
+	free_event(&a->tick);
+	free_event(&a->rescan);
+	free_event(&a->watch);
+	free_event(&a->ring);
+	free_event(&a->sweep.timer);
+	if (a->base)
+		event_base_free(a->base);
+	closep(&a->watch_fd);
+	weir_datapath_free(a->dp);
+	weir_state_free(a->state);
+	weir_book_free(a->book);
+	weir_source_done(&a->source);
+	weir_source_done(&a->confirm.previous);
+	weir_conf_free(a->conf);
+	for (size_t i = 0; a->only_interfaces && a->only_interfaces[i]; i++)
+		free(a->only_interfaces[i]);
+	free(a->only_interfaces);
+	free(a->refused_text);
+	free(a->socket_path);
+	free(a->events);
+	closep(&a->lock_fd); /* last: the next agent may start now */
+	free(a);
+}
+
+struct event_base *weir_agent_base(const struct weir_agent *a)
+{
+	return a->base;
+}
+
+int weir_agent_loop(struct weir_agent *a)
+{
+	return event_base_dispatch(a->base) < 0 ? -EIO : 0;
+}
+
+void weir_agent_stop(struct weir_agent *a)
+{
+	(void)event_base_loopbreak(a->base); /* fails only for a base that is none */
+}
+
+int weir_agent_run(const struct weir_agent_options *o)
+{
+	_cleanup_(weir_agent_freep) struct weir_agent *a = NULL;
+	struct weir_error e = {};
+	int r;
+
+	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail for this one */
+	r = weir_agent_start(o, &a, &e);
+	if (r < 0) {
+		(void)fprintf(stderr, "weir: %s\n", e.text); /* where would its failure be told? */
+		return r == -EINVAL ? 2 : 1;
+	}
+	weir_log(WEIR_LOG_NOTICE, "ready", "instance", "s", a->conf->instance, "mode", "s",
+		 weir_mode_name(a->in_force), "limits", "u", (unsigned long long)a->conf->n_limits,
+		 "generation", "u", (unsigned long long)weir_datapath_policy(a->dp)->generation,
+		 "socket", "s", a->socket_path, NULL);
+	weir_notify("READY=1\nSTATUS=%s mode, %zu limits on %zu interfaces",
+		    weir_mode_name(a->in_force), a->conf->n_limits, a->conf->n_interfaces);
+	r = weir_agent_loop(a);
+	weir_notify("STOPPING=1");
+	weir_log(WEIR_LOG_NOTICE, "stopped", "attached", "s",
+		 "stays: the last limits go on (weir detach ends that)", NULL);
+	return r < 0 ? 1 : 0;
+}
