@@ -243,7 +243,7 @@ static void keep_old_tables(struct weir_found *f)
 }
 
 /* Keeps what fits; returns how many maps must be made anew. */
-static int check(struct weir_datapath *d, struct weir *skel, struct weir_found *f)
+static int check(struct weir_datapath *d, struct weir *skel, struct weir_found *f, bool program)
 {
 	bool bad[WEIR_MAP_MAX] = {false}, bad_set[4] = {false};
 	char names[256] = "";
@@ -257,6 +257,8 @@ static int check(struct weir_datapath *d, struct weir *skel, struct weir_found *
 		bad[m] = !same_map(weir_load_map(skel, (enum weir_map)m), f->fd[m]) ||
 			 (weir_map_desc[m].banks &&
 			  !same_banks(d, (enum weir_map)m, f->fd[m], &resized));
+		if (program && m == WEIR_MAP_LIMITS && f->fd[m] < 0)
+			bad[m] = false; /* only agents use it: a program alone has none */
 		if (resized && !bad[m]) {
 			f->resized = true;
 			bad_set[WEIR_SET_TABLES] = true;
@@ -322,7 +324,7 @@ int weir_adopt(struct weir_datapath *d, char *const *interfaces, size_t n, struc
 		weir_found_done(ret);
 		return WEIR_ADOPT_PARTLY;
 	}
-	n_bad = check(d, skel, ret);
+	n_bad = check(d, skel, ret, program);
 	weir__destroy(skel);
 	if (program)
 		weir_note(d, "adopted the maps of the weir program on %s", where);
