@@ -279,6 +279,8 @@ void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
 	if (!*l->name && r->marks && !r->marks->value[name - weir_settings])
 		weir_reader_error(r, r->marks->node,
 				  "a limit without a name (for example name: per-source)");
+	if (r->marks && r->marks->bad & WEIR_GIVEN_ALGORITHM)
+		return; /* what belongs to it cannot be told */
 	refuse_foreign(r, l, bucket);
 	if (!has_needed(r, l, bucket) || !settle_unit(r, l, bucket))
 		return;
@@ -357,13 +359,15 @@ void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
 	warn_overlap(r, c);
 	warn_forged_syn(r, c);
 	if (c->mode == WEIR_MODE_MONITOR)
-		warn_at(r, 0,
-			"mode: monitor: nothing is dropped (mode: enforce when the numbers look "
-			"right)");
+		weir_reader_warn(
+			r, at(r, "", "mode"),
+			"mode: monitor: nothing is dropped (mode: enforce when the numbers "
+			"look right)");
 	if (c->n_interfaces == 0 && c->attach != WEIR_ATTACH_EXTERNAL)
 		weir_reader_warn(
 			r, at(r, "", "interfaces"),
-			"interfaces: none is named, so nothing is protected (unless -i names one)");
+			"interfaces: none is named, so nothing is protected (unless -i names "
+			"one)");
 	if (c->n_limits == 0 && c->block.n == 0 && c->n_block_files == 0)
 		warn_at(r, 0, "no limit and nothing blocked: there is nothing to enforce");
 }

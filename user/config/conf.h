@@ -65,6 +65,7 @@ enum weir_conf_given {
 	WEIR_GIVEN_LIMIT = 4,
 	WEIR_GIVEN_WINDOW = 8,
 	WEIR_GIVEN_BLOCK_FOR = 16,
+	WEIR_GIVEN_ALGORITHM = 32,
 };
 
 #define WEIR_BURST_MAX_TOKENS 0x80000000ull /* half the range of a state word */

@@ -265,6 +265,7 @@ const struct weir_setting weir_settings[] = {
 	{.path = "packet_limits.algorithm",
 	 .kind = WEIR_KIND_WORD,
 	 .words = weir_words_algorithm,
+	 .given = WEIR_GIVEN_ALGORITHM,
 	 .fallback = "token-bucket",
 	 L(algorithm),
 	 .help = "how the limit counts"},

@@ -78,8 +78,8 @@ static const struct {
 	const char *problem, *said;
 } sentences[] = {
 	{"mapping values are not allowed in this context",
-	 "a ':' where no key can begin (wrong indentation, or a value with ': ' in it that needs "
-	 "quotes)"},
+	 "a ':' where no key can begin (wrong indentation, a ':' missing in the line before, or a "
+	 "value with ': ' in it that needs quotes)"},
 	{"did not find expected key",
 	 "this line does not fit what stands before it (a key in line with its neighbours)"},
 	{"did not find expected '-' indicator", "this line does not fit the list before it (a '-' "

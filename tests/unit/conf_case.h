@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Configurations as text for the t_conf tests: parse, look up a limit, expect a problem at its place. */
+#ifndef WEIR_TEST_CONF_CASE_H
+#define WEIR_TEST_CONF_CASE_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "user/base/cleanup.h"
+#include "user/config/conf.h"
+
+/* Parses what must be right. */
+static inline struct weir_conf *conf_of(const char *text)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	struct weir_conf *c = NULL;
+	int r = weir_conf_parse("test.yaml", text, strlen(text), &c, &p);
+
+	if (r < 0)
+		weir_conf_problems_print(&p, "test.yaml", stderr);
+	assert_int_equal(r, 0);
+	assert_int_equal(p.n_errors, 0);
+	return c;
+}
+
+/* Expects exactly @n_errors errors (or, where 0, warnings) and, among them, one at @line:@column with @words in it. */
+static inline void expect_problem(const char *text, size_t n_errors, int line, int column,
+				  const char *words)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
+	int r = weir_conf_parse("test.yaml", text, strlen(text), &c, &p);
+	bool found = false;
+
+	for (size_t i = 0; i < p.n; i++)
+		found |= p.item[i].warning == !n_errors && p.item[i].line == line &&
+			 p.item[i].column == column && strstr(p.item[i].text, words);
+	if (!found || p.n_errors != n_errors) {
+		weir_conf_problems_print(&p, "test.yaml", stderr);
+		fail_msg("no \"%s\" at %d:%d among these, or not %zu errors", words, line, column,
+			 n_errors);
+	}
+	assert_int_equal(r, n_errors ? -EINVAL : 0);
+	assert_int_equal(c == NULL, n_errors != 0);
+}
+
+/* The same for one limit in flow style: @limit is what stands between {name: x, and }. */
+static inline void expect_limit_error(const char *limit, const char *words)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
+	char text[512];
+	int n = snprintf(text, sizeof(text), "packet_limits:\n  - {name: x, %s}\n", limit);
+
+	assert_in_range(n, 1, sizeof(text) - 1);
+	assert_int_equal(weir_conf_parse("test.yaml", text, (size_t)n, &c, &p), -EINVAL);
+	if (p.n != 1 || p.item[0].line != 2 || !strstr(p.item[0].text, words)) {
+		weir_conf_problems_print(&p, "test.yaml", stderr);
+		fail_msg("%s: expected one error with \"%s\" in line 2", limit, words);
+	}
+}
+
+/* Parses one limit that must be right. */
+static inline struct weir_conf *conf_of_limit(const char *limit)
+{
+	char text[512];
+	int n = snprintf(text, sizeof(text), "packet_limits:\n  - {name: x, %s}\n", limit);
+	struct weir_conf *c;
+
+	assert_in_range(n, 1, sizeof(text) - 1);
+	c = conf_of(text);
+	assert_int_equal(c->n_limits, 1);
+	return c;
+}
+
+#endif
