@@ -328,8 +328,12 @@ int weir_adopt(struct weir_datapath *d, char *const *interfaces, size_t n, struc
 	weir__destroy(skel);
 	if (program)
 		weir_note(d, "adopted the maps of the weir program on %s", where);
-	if (ret->resized && ret->old_sources[0] >= 0)
-		weir_note(d, "memory.packet_sources has changed: state is copied into new tables");
+	if (ret->resized)
+		weir_note(d,
+			  "the tables found are not of the size of memory.packet_sources: new ones "
+			  "are "
+			  "made%s",
+			  ret->old_sources[0] >= 0 ? ", state is copied" : ", which begin empty");
 	if (n_bad || ret->resized)
 		return WEIR_ADOPT_PARTLY;
 	return program ? WEIR_ADOPT_PROGRAM : WEIR_ADOPT_PINS;

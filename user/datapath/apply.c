@@ -285,6 +285,7 @@ static void put_names(struct change *c)
 {
 	struct weir_datapath *d = c->d;
 
+	weir_base_renew(d, c->compiled->names);
 	memcpy(d->names, c->compiled->names, sizeof(d->names));
 	for (__u32 i = 0; i < WEIR_STATS_MAX; i++) /* an array element always has room */
 		(void)bpf_map_update_elem(d->map_fd[WEIR_MAP_LIMITS], &i, &d->names[i], BPF_ANY);

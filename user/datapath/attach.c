@@ -238,7 +238,7 @@ static int attach_somehow(struct weir_datapath *d, const struct weir_iface *i,
 	__u32 there = weir_iface_prog(i);
 	char pin[WEIR_LINK_NAME_MAX];
 
-	if (weir_link_find(d, i->index, pin) == 0)
+	if (weir_link_find(d, i, pin) == 0)
 		return weir_link_update(d, i, pin, a, e);
 	if (there && is_ours(d, there))
 		return weir_netlink_replace(d, i, a, e);
@@ -283,7 +283,7 @@ static int detach_iface(const struct weir_datapath *d, const struct weir_iface *
 	char pin[WEIR_LINK_NAME_MAX], what[200];
 	int r;
 
-	if (weir_link_find(d, i->index, pin) == 0)
+	if (weir_link_find(d, i, pin) == 0)
 		return weir_link_detach(d, i, pin, e);
 	if (is_ours(d, there))
 		return weir_netlink_detach(i, there, e);
@@ -339,7 +339,7 @@ int weir_datapath_attachments(struct weir_datapath *d, struct weir_attachment *r
 		a.prog_id = id;
 		a.attached = id != 0;
 		a.native = i->native_id != 0;
-		a.netlink = id && weir_link_find(d, i->index, pin) < 0;
+		a.netlink = id && weir_link_find(d, i, pin) < 0;
 		if (!a.netlink && id)
 			a.how = WEIR_ATTACH_LINK;
 		if (!id)

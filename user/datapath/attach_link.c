@@ -23,7 +23,13 @@ static int link_info(int fd, struct bpf_link_info *ret)
 	return bpf_obj_get_info_by_fd(fd, ret, &len);
 }
 
-int weir_link_find(const struct weir_datapath *d, int ifindex,
+static bool is_on(const struct bpf_link_info *info, const struct weir_iface *i)
+{
+	return info->type == BPF_LINK_TYPE_XDP && info->xdp.ifindex == (__u32)i->index &&
+	       (info->prog_id == i->native_id || info->prog_id == i->generic_id);
+}
+
+int weir_link_find(const struct weir_datapath *d, const struct weir_iface *i,
 		   char ret_pin[static WEIR_LINK_NAME_MAX])
 {
 	_cleanup_closedir_ DIR *dir = opendir(d->folder);
@@ -35,12 +41,42 @@ int weir_link_find(const struct weir_datapath *d, int ifindex,
 		if (strncmp(f->d_name, "link_", 5) != 0)
 			continue;
 		fd = weir_pin_get(d, f->d_name);
-		if (fd < 0 || link_info(fd, &info) < 0 || info.type != BPF_LINK_TYPE_XDP ||
-		    info.xdp.ifindex != (__u32)ifindex)
-			continue;
-		return weir_str_copy(ret_pin, WEIR_LINK_NAME_MAX, f->d_name) ? 0 : -ENAMETOOLONG;
+		if (fd >= 0 && link_info(fd, &info) == 0 && is_on(&info, i))
+			return weir_str_copy(ret_pin, WEIR_LINK_NAME_MAX, f->d_name)
+				       ? 0
+				       : -ENAMETOOLONG;
 	}
 	return -ENOENT;
+}
+
+/* Pins @fd as the link of @i. A pin of that name may be there: of an interface that is gone, of one that got another
+ * name (its pin follows), or of one in another network namespace (left alone).
+ */
+static int pin_link(const struct weir_datapath *d, int fd, const struct weir_iface *i,
+		    struct weir_error *e)
+{
+	char pin[WEIR_LINK_NAME_MAX], right[WEIR_LINK_NAME_MAX];
+	_cleanup_close_ int there = -1;
+	struct bpf_link_info info;
+	struct weir_iface other;
+	int r;
+
+	weir_pin_link_name(i->name, pin);
+	there = weir_pin_get(d, pin);
+	if (there >= 0 && link_info(there, &info) == 0 && info.xdp.ifindex && !is_on(&info, i)) {
+		if (weir_iface_get_index((int)info.xdp.ifindex, &other) < 0 ||
+		    !is_on(&info, &other))
+			return weir_error_set(
+				e, -EEXIST,
+				"%s/%s is the link of an interface in another network "
+				"namespace; detach it there, or give this agent another "
+				"instance:",
+				d->folder, pin);
+		r = weir_pin(d, there, weir_pin_link_name(other.name, right), e);
+		if (r < 0)
+			return r;
+	}
+	return weir_pin(d, fd, pin, e);
 }
 
 /* The same attempt by netlink, which alone says why. It cannot succeed where the link was refused; if it does after
@@ -71,7 +107,7 @@ static int create(int prog_fd, int ifindex, __u32 mode)
 int weir_link_attach(struct weir_datapath *d, const struct weir_iface *i, struct weir_attachment *a,
 		     struct weir_error *e)
 {
-	char extack[WEIR_EXTACK_MAX] = "", pin[WEIR_LINK_NAME_MAX];
+	char extack[WEIR_EXTACK_MAX] = "";
 	bool native = d->xdp_mode != WEIR_XDP_GENERIC;
 	_cleanup_close_ int fd = -1;
 	__u32 mode = native ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE;
@@ -95,7 +131,7 @@ int weir_link_attach(struct weir_datapath *d, const struct weir_iface *i, struct
 	a->native = native;
 	a->how = WEIR_ATTACH_LINK;
 	/* closing a link that is not pinned detaches it: nothing is left behind */
-	return weir_pin(d, fd, weir_pin_link_name(i->name, pin), e);
+	return pin_link(d, fd, i, e);
 }
 
 int weir_link_update(struct weir_datapath *d, const struct weir_iface *i, const char *pin,
@@ -139,7 +175,7 @@ int weir_link_update(struct weir_datapath *d, const struct weir_iface *i, const 
 	weir_pin_link_name(i->name, right);
 	if (strcmp(right, pin) == 0)
 		return 0;
-	r = weir_pin(d, fd, right, e); /* the interface has got another name */
+	r = pin_link(d, fd, i, e); /* the interface has got another name */
 	return r < 0 ? r : weir_unpin(d, pin);
 }
 

@@ -9,7 +9,7 @@
 
 #define SAMPLE_BUCKETS 2048 /* looked at to tell how full a table is */
 
-int weir_datapath_counters(const struct weir_datapath *d, struct weir_counters *ret)
+static int sum_cpus(const struct weir_datapath *d, struct weir_counters *ret)
 {
 	const size_t words = sizeof(*ret) / sizeof(__u64);
 	int cpus = libbpf_num_possible_cpus(), r;
@@ -36,6 +36,95 @@ int weir_datapath_counters(const struct weir_datapath *d, struct weir_counters *
 	ret->event_count = 0;
 	return 0;
 }
+
+int weir_datapath_counters(const struct weir_datapath *d, struct weir_counters *ret)
+{
+	int r = sum_cpus(d, ret);
+
+	for (int i = 0; i < WEIR_STATS_MAX && r == 0; i++) {
+		ret->limit[i].pass.packets -= d->base[i].pass.packets;
+		ret->limit[i].pass.bytes -= d->base[i].pass.bytes;
+		ret->limit[i].over.packets -= d->base[i].over.packets;
+		ret->limit[i].over.bytes -= d->base[i].over.bytes;
+	}
+	return r;
+}
+
+/* --- whose counts ------------------------------------------------------------------------------ */
+
+/* Counters are changed by running programs and cannot be set to zero without losing some; so what an index had
+ * counted when it got a new owner is kept, and taken off. The map belongs to one map of counters: if that is made
+ * anew, so is this.
+ */
+struct base_value {
+	__u64 counters_id;
+	struct weir_limit_counts base[WEIR_STATS_MAX];
+};
+
+static __u32 map_id(int fd)
+{
+	struct bpf_map_info info = {0};
+	__u32 len = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(fd, &info, &len) == 0 ? info.id : 0;
+}
+
+static int base_write(struct weir_datapath *d)
+{
+	struct base_value v = {.counters_id = map_id(d->map_fd[WEIR_MAP_COUNTERS])};
+	__u32 zero = 0;
+
+	memcpy(v.base, d->base, sizeof(v.base));
+	return bpf_map_update_elem(d->base_fd, &zero, &v, BPF_ANY);
+}
+
+int weir_base_open(struct weir_datapath *d)
+{
+	_cleanup_close_ int fd = weir_pin_get(d, "count_bases");
+	struct bpf_map_info info = {0};
+	__u32 len = sizeof(info), zero = 0;
+	struct base_value v;
+
+	if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0 &&
+	    info.value_size == sizeof(v) && bpf_map_lookup_elem(fd, &zero, &v) == 0 &&
+	    v.counters_id == map_id(d->map_fd[WEIR_MAP_COUNTERS])) {
+		memcpy(d->base, v.base, sizeof(d->base));
+		d->base_fd = TAKE_FD(fd);
+		return 0;
+	}
+	closep(&fd);
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "count_bases", sizeof(zero), sizeof(v), 1, NULL);
+	if (fd < 0)
+		return fd;
+	d->base_fd = TAKE_FD(fd);
+	return base_write(d);
+}
+
+static bool same_owner(const struct weir_limit_name *a, const struct weir_limit_name *b)
+{
+	return strncmp(a->name, b->name, sizeof(a->name)) == 0 && a->window_ns == b->window_ns &&
+	       a->algorithm == b->algorithm && a->bytes == b->bytes && a->prefix4 == b->prefix4 &&
+	       a->prefix6 == b->prefix6;
+}
+
+void weir_base_renew(struct weir_datapath *d, const struct weir_limit_name names[WEIR_STATS_MAX])
+{
+	_cleanup_free_ struct weir_counters *now = malloc(sizeof(*now));
+	bool changed = false;
+
+	if (!now || sum_cpus(d, now) < 0)
+		return;
+	for (int i = 0; i < WEIR_STATS_MAX; i++) {
+		if (!names[i].name[0] || same_owner(&names[i], &d->names[i]))
+			continue;
+		d->base[i] = now->limit[i];
+		changed = true;
+	}
+	if (changed)
+		(void)base_write(d); /* an array element always has room */
+}
+
+/* --- memory ------------------------------------------------------------------------------------ */
 
 /* What the kernel accounts for a map; 0 where it does not say. */
 static __u64 map_bytes(int fd)

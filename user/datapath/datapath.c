@@ -219,6 +219,7 @@ static struct weir_datapath *new_datapath(void)
 		return NULL;
 	d->lock_fd = -1;
 	d->prog_fd = -1;
+	d->base_fd = -1;
 	for (int m = 0; m < WEIR_MAP_MAX; m++) {
 		d->map_fd[m] = -1;
 		d->inner_fd[m][0] = -1;
@@ -260,8 +261,10 @@ int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret,
 	take_inner(d);
 	take_state(d, &found);
 	r = take_lists(d);
+	if (r == 0)
+		r = weir_base_open(d);
 	if (r < 0)
-		return weir_kernel_error(e, r, "cannot read the lists back");
+		return weir_kernel_error(e, r, "cannot read lists and counters back");
 	/* Where pins of another layout are in force, they stay until apply has copied what they hold. */
 	if (d->adoption != WEIR_ADOPT_PARTLY) {
 		r = weir_pin_all(d, e);
@@ -285,6 +288,7 @@ void weir_datapath_free(struct weir_datapath *d)
 	weir__destroy(d->skel);
 	free(d->policy);
 	free(d->filter);
+	closep(&d->base_fd);
 	closep(&d->lock_fd);
 	free(d);
 }

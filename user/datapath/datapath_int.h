@@ -108,6 +108,9 @@ struct weir_datapath {
 	struct weir_filter *filter; /* of the lists in force; NULL before the first */
 	__u32 list_n[WEIR_LIST_MAX][2];
 
+	int base_fd; /* map of counts that belong to former owners of an index; no program uses it */
+	struct weir_limit_counts base[WEIR_STATS_MAX];
+
 	struct ring_buffer *ring;
 	weir_event_fn event_fn;
 	void *event_arg;
@@ -187,6 +190,13 @@ void weir_inner_drop(struct weir_datapath *d, enum weir_map m, __u32 bank);
 /* Puts a changed copy of the policy in force (same banks): one update. Takes nothing over on error. */
 int weir_policy_switch(struct weir_datapath *d, const struct weir_policy *p, struct weir_error *e);
 
+/* --- counters.c ------------------------------------------------------------------------------ */
+
+/* Opens or makes the pinned map of bases. */
+int weir_base_open(struct weir_datapath *d);
+/* Limits in @names that are not in d->names: their counts begin now. */
+void weir_base_renew(struct weir_datapath *d, const struct weir_limit_name names[WEIR_STATS_MAX]);
+
 /* --- lists.c --------------------------------------------------------------------------------- */
 
 /* Fills new inner maps @fd (by list * 2 + family 6) and @ret_filter from whole lists. */
@@ -198,8 +208,10 @@ int weir_lists_count(int fd, __u32 *ret);
 
 /* --- attach_*.c ------------------------------------------------------------------------------ */
 
-/* The pinned link of an interface by its index (names may change): name of the pin, or -ENOENT. */
-int weir_link_find(const struct weir_datapath *d, int ifindex,
+/* The pinned link of an interface, by index (names may change) and program (another network namespace may have the same
+ * index): name of the pin, or -ENOENT.
+ */
+int weir_link_find(const struct weir_datapath *d, const struct weir_iface *i,
 		   char ret_pin[static WEIR_LINK_NAME_MAX]);
 int weir_link_attach(struct weir_datapath *d, const struct weir_iface *i, struct weir_attachment *a,
 		     struct weir_error *e);

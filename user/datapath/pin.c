@@ -184,6 +184,8 @@ int weir_pin_all(struct weir_datapath *d, struct weir_error *e)
 	if (r == 0)
 		r = weir_pin_inner(d, e);
 	if (r == 0)
+		r = weir_pin(d, d->base_fd, "count_bases", e);
+	if (r == 0)
 		r = weir_pin(d, d->prog_fd, "prog", e);
 	if (r == 0)
 		d->pinned = true;
