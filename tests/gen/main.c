@@ -14,6 +14,8 @@
 
 #include "lib/gen.h"
 #include "lib/wait.h"
+#include "user/base/cleanup.h"
+#include "user/base/str.h"
 
 #define BAR_AFTER_NS 2000000000ULL /* shorter runs show no progress */
 #define BAR_STEP_MS  200
@@ -125,26 +127,11 @@ static int bad(const char *option, const char *value)
 	return -EINVAL;
 }
 
-static int parse_u64(const char *s, uint64_t max, uint64_t *ret)
+static int parse_u16(const char *s, __u64 min, __u64 max, uint16_t *ret)
 {
-	unsigned long long v;
-	char *end;
+	__u64 v;
 
-	if (*s < '0' || *s > '9')
-		return -EINVAL;
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (errno || *end || v > max)
-		return -EINVAL;
-	*ret = v;
-	return 0;
-}
-
-static int parse_u16(const char *s, uint64_t min, uint64_t max, uint16_t *ret)
-{
-	uint64_t v;
-
-	if (parse_u64(s, max, &v) < 0 || v < min)
+	if (weir_str_u64(s, max, &v) < 0 || v < min)
 		return -EINVAL;
 	*ret = (uint16_t)v;
 	return 0;
@@ -163,32 +150,38 @@ static int parse_seconds(const char *s, uint64_t *ret_ns)
 	return 0;
 }
 
+/* "3" or "2-5" */
+static int parse_cpu_range(char *s, struct args *a)
+{
+	char *dash = strchr(s, '-');
+	__u64 first, last;
+
+	if (dash)
+		*dash = '\0';
+	if (weir_str_u64(s, UINT16_MAX, &first) < 0)
+		return -EINVAL;
+	last = first;
+	if (dash && weir_str_u64(dash + 1, UINT16_MAX, &last) < 0)
+		return -EINVAL;
+	if (last < first || last - first >= GEN_CPUS_MAX - a->gen.n_cpus)
+		return -EINVAL;
+	for (; first <= last; first++)
+		a->cpus[a->gen.n_cpus++] = (unsigned int)first;
+	return 0;
+}
+
 /* "0,2-3" */
 static int parse_cpus(const char *s, struct args *a)
 {
-	a->gen.n_cpus = 0;
-	for (;;) {
-		unsigned long first, last;
-		char *end;
+	_cleanup_free_ char *copy = strdup(s);
+	char *rest = copy, *part;
 
-		if (*s < '0' || *s > '9')
+	if (!copy)
+		return -ENOMEM;
+	a->gen.n_cpus = 0;
+	while ((part = strsep(&rest, ","))) {
+		if (parse_cpu_range(part, a) < 0)
 			return -EINVAL;
-		first = last = strtoul(s, &end, 10);
-		if (*end == '-') {
-			s = end + 1;
-			if (*s < '0' || *s > '9')
-				return -EINVAL;
-			last = strtoul(s, &end, 10);
-		}
-		if (last < first || last - first >= GEN_CPUS_MAX - a->gen.n_cpus)
-			return -EINVAL;
-		for (unsigned long cpu = first; cpu <= last; cpu++)
-			a->cpus[a->gen.n_cpus++] = (unsigned int)cpu;
-		if (!*end)
-			break;
-		if (*end != ',')
-			return -EINVAL;
-		s = end + 1;
 	}
 	a->gen.cpus = a->cpus;
 	return 0;
@@ -196,6 +189,8 @@ static int parse_cpus(const char *s, struct args *a)
 
 static int parse_what(int c, const char *v, struct gen_opts *g)
 {
+	__u64 n;
+
 	switch (c) {
 	case 'p':
 		return gen_proto_parse(v, &g->proto, &g->ipv6);
@@ -203,8 +198,9 @@ static int parse_what(int c, const char *v, struct gen_opts *g)
 		g->any_source = !strcmp(v, "random");
 		if (g->any_source)
 			return 0;
-		if (parse_u64(v, GEN_SOURCES_ALL, &g->sources) < 0 || !g->sources)
+		if (weir_str_u64(v, GEN_SOURCES_ALL, &n) < 0 || !n)
 			return -EINVAL;
+		g->sources = n;
 		return 0;
 	case 'z':
 		return parse_u16(v, 1, GEN_SIZE_MAX, &g->size);
@@ -234,27 +230,32 @@ static int parse_what(int c, const char *v, struct gen_opts *g)
 
 static int parse_how(int c, const char *v, struct args *a)
 {
-	uint64_t n;
+	__u64 n;
 	int r;
 
 	switch (c) {
 	case 'n':
-		r = parse_u64(v, UINT64_MAX, &a->count);
-		return r == 0 && !a->count ? -EINVAL : r;
+		r = weir_str_u64(v, UINT64_MAX, &n);
+		if (r == 0)
+			a->count = n;
+		return r == 0 && !n ? -EINVAL : r;
 	case 't':
 		return parse_seconds(v, &a->time_ns);
 	case 'r':
-		return parse_u64(v, 1000000000, &a->gen.rate_pps);
+		r = weir_str_u64(v, 1000000000, &n);
+		if (r == 0)
+			a->gen.rate_pps = n;
+		return r;
 	case OPT_CPUS:
 		return parse_cpus(v, a);
 	case OPT_BATCH:
-		r = parse_u64(v, GEN_BATCH_MAX, &n);
+		r = weir_str_u64(v, GEN_BATCH_MAX, &n);
 		if (r < 0 || !n)
 			return -EINVAL;
 		a->gen.batch = (unsigned int)n;
 		return 0;
 	case OPT_SEED:
-		r = parse_u64(v, UINT32_MAX, &n);
+		r = weir_str_u64(v, UINT32_MAX, &n);
 		if (r == 0)
 			a->gen.seed = (uint32_t)n;
 		return r;

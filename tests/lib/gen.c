@@ -19,6 +19,7 @@
 #include "gen.h"
 #include "gen_int.h"
 #include "gen_xdp.skel.h"
+#include "user/base/cleanup.h"
 #include "wait.h"
 
 #define CHUNK_NS      20000000ULL  /* aim of one system call: long, but it cannot be stopped */
@@ -104,9 +105,14 @@ static uint64_t worker_sent(const struct worker *w)
 static int send_frames(struct worker *w, uint32_t n, uint64_t *ret_loop_ns)
 {
 	uint8_t in[GEN_FRAME_MAX + 1] = {};
-	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = in,
-		    .data_size_in = (uint32_t)(w->g->cfg.size + w->g->cfg.trim), .repeat = (int)n,
-		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = w->g->batch);
+	struct bpf_test_run_opts o = {
+		.sz = sizeof(o),
+		.data_in = in,
+		.data_size_in = (uint32_t)(w->g->cfg.size + w->g->cfg.trim),
+		.repeat = (int)n,
+		.flags = BPF_F_TEST_XDP_LIVE_FRAMES,
+		.batch_size = w->g->batch,
+	};
 	uint64_t before = worker_sent(w), sent;
 	int r;
 
@@ -243,6 +249,8 @@ static void *work(void *arg)
 
 static int check_opts(const struct gen_opts *o, char *err, size_t err_bytes)
 {
+	unsigned long cpus = (unsigned long)sysconf(_SC_NPROCESSORS_CONF);
+
 	if (!o->dev || !*o->dev)
 		return gen_fail(err, err_bytes, -EINVAL, "no device was given");
 	if ((unsigned int)o->proto >= GEN_PROTO_MAX || (unsigned int)o->pick >= GEN_PICK_MAX)
@@ -250,7 +258,7 @@ static int check_opts(const struct gen_opts *o, char *err, size_t err_bytes)
 	if (o->n_cpus > GEN_CPUS_MAX)
 		return gen_fail(err, err_bytes, -EINVAL, "at most %d CPUs", GEN_CPUS_MAX);
 	for (unsigned int i = 0; i < o->n_cpus; i++) {
-		if (o->cpus[i] >= CPU_SETSIZE)
+		if (o->cpus[i] >= cpus || o->cpus[i] >= CPU_SETSIZE)
 			return gen_fail(err, err_bytes, -EINVAL, "there is no CPU %u", o->cpus[i]);
 	}
 	if (o->batch > GEN_BATCH_MAX)
@@ -347,9 +355,14 @@ static int open_here(struct gen *g, const struct gen_opts *o, char *err, size_t 
 	return load_all(g, o, err, err_bytes);
 }
 
+static void gen_closep(struct gen **g)
+{
+	gen_close(*g);
+}
+
 int gen_open(const struct gen_opts *o, char *err, size_t err_bytes, struct gen **ret)
 {
-	struct gen *g;
+	_cleanup_(gen_closep) struct gen *g = NULL;
 	int r, saved;
 
 	r = check_opts(o, err, err_bytes);
@@ -362,31 +375,22 @@ int gen_open(const struct gen_opts *o, char *err, size_t err_bytes, struct gen *
 	g->batch = o->batch ? o->batch : DEFAULT_BATCH;
 	g->n_workers = o->n_cpus ? o->n_cpus : 1;
 	g->workers = calloc(g->n_workers, sizeof(*g->workers));
-	if (!g->workers) {
-		r = gen_fail(err, err_bytes, -ENOMEM, "no memory");
-		goto fail;
-	}
+	if (!g->workers)
+		return gen_fail(err, err_bytes, -ENOMEM, "no memory");
 	if (o->netns_fd > 0) {
 		g->netns_fd = fcntl(o->netns_fd, F_DUPFD_CLOEXEC, 3);
-		if (g->netns_fd < 0) {
-			r = gen_fail(err, err_bytes, -errno, "network namespace: %m");
-			goto fail;
-		}
+		if (g->netns_fd < 0)
+			return gen_fail(err, err_bytes, -errno, "network namespace: %m");
 	}
 	r = gen_netns_enter(g->netns_fd, &saved);
-	if (r < 0) {
-		(void)gen_fail(err, err_bytes, r, "network namespace: %s", strerror(-r));
-		goto fail;
-	}
+	if (r < 0)
+		return gen_fail(err, err_bytes, r, "network namespace: %s", strerror(-r));
 	r = open_here(g, o, err, err_bytes);
 	gen_netns_leave(saved);
 	if (r < 0)
-		goto fail;
-	*ret = g;
+		return r;
+	*ret = TAKE_PTR(g);
 	return 0;
-fail:
-	gen_close(g);
-	return r;
 }
 
 void gen_close(struct gen *g)

@@ -209,7 +209,7 @@ static void two_threads_share_the_work(void **state)
 	struct gen_opts o = {.cpus = cpus, .n_cpus = 2, .sources = 1000, .pick = GEN_IN_TURN};
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
-		print_message("skipped: one CPU only\n");
+		print_message("skip: one CPU only\n");
 		skip();
 	}
 	assert_int_equal(flood(*state, o, 1000).sources, 1000);
@@ -356,6 +356,11 @@ static void wrong_options_are_named(void **state)
 	o.vlan2 = 5;
 	assert_int_equal(open_error(o, err), -EINVAL);
 	o = ok;
+	o.cpus = (const unsigned int[]){100000};
+	o.n_cpus = 1;
+	assert_int_equal(open_error(o, err), -EINVAL);
+	assert_non_null(strstr(err, "100000"));
+	o = ok;
 	o.batch = 257;
 	assert_int_equal(open_error(o, err), -EINVAL);
 }
@@ -401,8 +406,8 @@ int main(void)
 	};
 
 	if (geteuid()) {
-		printf("skipped: needs root\n");
-		return 0;
+		printf("skip: needs root\n");
+		return 77;
 	}
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
