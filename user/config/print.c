@@ -135,7 +135,7 @@ static const char *example_of(const struct weir_setting *s)
 	return s->fallback;
 }
 
-/* One setting, commented out, with its help above it; "#key" is a setting, "# text" is text. */
+/* One setting, commented out, with its help above it; "#key" and "#  key" are settings, "# text" is text. */
 static void print_commented(const struct weir_setting *s, unsigned in, const char *lead, FILE *f)
 {
 	const char *value = example_of(s);

@@ -33,7 +33,8 @@ static size_t byte_of(const char *text, size_t n, size_t character)
 /* The value as the file shall say it. Flow text goes in as it is: it was parsed by itself and is one line, so it cannot
  * end a group that it stands in. Other text is quoted unless it is harmless everywhere.
  */
-static int spell_value(const char *value, char *buf, size_t size, struct weir_error *e)
+static int spell_value(const char *key, const char *value, char *buf, size_t size,
+		       struct weir_error *e)
 {
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
 	const yaml_node_t *root;
@@ -53,7 +54,8 @@ static int spell_value(const char *value, char *buf, size_t size, struct weir_er
 	if (empty || (root->type != YAML_SCALAR_NODE && !flow) || strpbrk(value, "\n\r#") ||
 	    strlen(value) + 3 > size) {
 		yaml_document_delete(&doc);
-		return weir_error_set(e, -EINVAL, "a value that cannot be written in one line");
+		return weir_error_set(e, -EINVAL, "%s: the value cannot be written in one line",
+				      key);
 	}
 	if (flow ||
 	    strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._ -") ==
@@ -179,7 +181,7 @@ int weir_conf_edit_limit(const char *text, size_t n, const char *name, const cha
 			"%s cannot be saved by itself (rate, burst, limit, window, block_for, "
 			"mode, match…)",
 			key);
-	r = spell_value(value, spelt, sizeof(spelt), e);
+	r = spell_value(key, value, spelt, sizeof(spelt), e);
 	if (r < 0)
 		return r;
 	r = weir_yaml_load(text, n, &doc, &problems);
