@@ -5,6 +5,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <sched.h>
@@ -650,7 +651,7 @@ static void kill_9_leaves_program_lists_and_state(void **state)
 static void somebody_elses_program_is_refused_by_name(void **state)
 {
 	struct fix *f = *state;
-	char extack[WEIR_EXTACK_MAX], id[32];
+	char extack[WEIR_EXTACK_MAX], id[48];
 	_cleanup_close_ int fd = foreign_prog();
 
 	assert_int_equal(weir_iface_xdp_set(iface("v0").index, fd, XDP_FLAGS_DRV_MODE, -1, extack),
@@ -661,7 +662,8 @@ static void somebody_elses_program_is_refused_by_name(void **state)
 	assert_int_equal(weir_datapath_attach(f->d, "v0", &f->e), -EBUSY);
 	assert_says(f->e.text, id);
 	assert_says(f->e.text, "\"someone_else\"");
-	assert_says(f->e.text, "t_datapath (pid ");
+	(void)snprintf(id, sizeof(id), "held by %.15s (pid ", program_invocation_short_name);
+	assert_says(f->e.text, id);
 	assert_says(f->e.text, "attach: chain");
 	assert_int_equal(weir_datapath_detach(f->d, "v0", &f->e), -ENOENT);
 	assert_says(f->e.text, "someone_else");

@@ -24,17 +24,19 @@ DEFINE_CLEANUP(struct xdp_multiprog, xdp_multiprog__close)
 /* Ids of our programs in the chain of an interface, at most @max; returns how many. */
 static int find_all(int ifindex, __u32 meta_id, __u32 *ret, int max)
 {
-	struct xdp_multiprog *chain = xdp_multiprog__get_from_ifindex(ifindex);
+	_cleanup_(xdp_multiprog__closep) struct xdp_multiprog *chain =
+		xdp_multiprog__get_from_ifindex(ifindex);
 	struct xdp_program *p = NULL;
 	int n = 0;
 
-	if (libxdp_get_error(chain))
+	if (libxdp_get_error(chain)) {
+		chain = NULL; /* an error, not a pointer */
 		return 0;
+	}
 	while ((p = xdp_multiprog__next_prog(p, chain)) && n < max) {
 		if (weir_prog_is_weir(xdp_program__id(p), meta_id))
 			ret[n++] = xdp_program__id(p);
 	}
-	xdp_multiprog__close(chain);
 	return n;
 }
 
