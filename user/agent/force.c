@@ -188,11 +188,11 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 	}
 	if (r == 0 && book && weir_book_export(book, &lists) < 0)
 		r = weir_error_set(e, -ENOMEM, "out of memory");
-	if (r == 0 && !first && !external)
+	if (r == 0 && l->book && !first && !external)
 		r = attach_wanted(a, l->conf, false, e);
 	if (r == 0) {
 		r = weir_datapath_apply(a->dp, l->conf, mode, book ? &lists : NULL, e);
-		if (r < 0 && !first && !external)
+		if (r < 0 && l->book && !first && !external)
 			detach_unwanted(a, a->conf);
 	}
 	if (r == 0 && first && !external)
@@ -202,10 +202,12 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 		return r;
 	weir_conf_free(a->conf);
 	a->conf = TAKE_PTR(l->conf);
-	if (book)
+	if (book) { /* a whole load, not a change of one limit */
 		weir_agent_set_book(a, &book);
-	if (!external)
-		detach_unwanted(a, a->conf);
+		a->detached = false;
+		if (!external)
+			detach_unwanted(a, a->conf);
+	}
 	a->applied_s = weir_now().wall_s;
 	set_in_force(a, mode, a->applied_s);
 	log_setup(a->conf);

@@ -172,7 +172,8 @@ static int make_state_dir(const char *path, struct weir_error *e)
 				return 0;
 		}
 	}
-	return weir_error_set(e, -errno, "state_dir %s cannot be made: %s", path, strerror(errno));
+	return weir_error_set(e, -errno, "state_dir %s cannot be made: %s%s", path, strerror(errno),
+			      geteuid() ? " (weir run needs root)" : "");
 }
 
 /* One agent for an instance: the lock goes with the process. */
@@ -332,9 +333,9 @@ static int start(struct weir_agent *a, const struct weir_agent_options *o, struc
 
 	if (copy_interfaces(a, o->interfaces) < 0)
 		return weir_error_set(e, -ENOMEM, "out of memory");
-	r = weir_source_read(o->conf_path, &a->source, e);
-	if (r == 0)
-		r = load_first(a, &first, e);
+	if (weir_source_read(o->conf_path, &a->source, e) < 0)
+		return -EINVAL; /* a file that is not there is a wrong configuration */
+	r = load_first(a, &first, e);
 	if (r == 0) {
 		a->conf = TAKE_PTR(first.conf);
 		weir_log_open(NULL, a->conf->log_format == WEIR_LOG_JSON, WEIR_LOG_INFO);
@@ -458,7 +459,7 @@ int weir_agent_run(const struct weir_agent_options *o)
 	r = weir_agent_start(o, &a, &e);
 	if (r < 0) {
 		(void)fprintf(stderr, "weir: %s\n", e.text); /* where would its failure be told? */
-		return r == -EINVAL ? 2 : 1;
+		return r == -EINVAL || r == -ENODEV ? 2 : 1;
 	}
 	weir_log(WEIR_LOG_NOTICE, "ready", "instance", "s", a->conf->instance, "mode", "s",
 		 weir_mode_name(a->in_force), "limits", "u", (unsigned long long)a->conf->n_limits,
