@@ -97,16 +97,19 @@ static void zero_map(struct bpf_map *m, size_t value_size)
 	free(zero);
 }
 
-static void reset_side(struct xdp_side *s)
+static void reset_side(struct xdp_side *s, bool keep_policy)
 {
 	uint32_t zero = 0;
 	int fd = bpf_map__fd(s->skel->maps.sources_0);
 
 	(void)ring_buffer__consume(s->ring);
 	s->n_events = 0;
-	xdp_map_put(s->skel->maps.sources, 0, &fd);
-	fd = bpf_map__fd(s->skel->maps.sources6_0);
-	xdp_map_put(s->skel->maps.sources6, 0, &fd);
+	if (s->dropped) {
+		xdp_map_put(s->skel->maps.sources, 0, &fd);
+		fd = bpf_map__fd(s->skel->maps.sources6_0);
+		xdp_map_put(s->skel->maps.sources6, 0, &fd);
+		s->dropped = false;
+	}
 	memset(s->sources, 0, xdp_table4_bytes(s));
 	memset(s->sources6, 0, xdp_table6_bytes(s));
 	zero_map(s->skel->maps.classes, sizeof(struct weir_class_word));
@@ -120,12 +123,12 @@ static void reset_side(struct xdp_side *s)
 					{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f,
 					 0x165667b19e3779f9}});
 	zero_map(s->skel->maps.limits, sizeof(struct weir_limit_name));
-	(void)bpf_map_delete_elem(bpf_map__fd(s->skel->maps.policy),
-				  &zero); /* perhaps there is none */
+	if (!keep_policy) /* perhaps there is none */
+		(void)bpf_map_delete_elem(bpf_map__fd(s->skel->maps.policy), &zero);
 	memset(&s->total, 0, sizeof(s->total));
 }
 
-struct xdp_run *xdp_run_builtin(void)
+struct xdp_run *xdp_run_reset(bool keep_policy)
 {
 	n_cpus = libbpf_num_possible_cpus();
 	libbpf_set_print(quiet);
@@ -137,15 +140,20 @@ struct xdp_run *xdp_run_builtin(void)
 	run.n_listed = 0;
 	run.buckets = XDP_BUCKETS;
 	for (int i = 0; i < XDP_SIDES; i++)
-		reset_side(&run.side[i]);
+		reset_side(&run.side[i], keep_policy);
 	xdp_set_clock(&run, XDP_SECOND);
 	return &run;
+}
+
+struct xdp_run *xdp_run_builtin(void)
+{
+	return xdp_run_reset(false);
 }
 
 struct xdp_run *xdp_run_bare(void)
 {
 	static const struct weir_policy none;
-	struct xdp_run *x = xdp_run_builtin();
+	struct xdp_run *x = xdp_run_reset(true);
 
 	xdp_put_policy(x, &none);
 	return x;
@@ -170,6 +178,7 @@ void xdp_drop_tables(struct xdp_run *x)
 	uint32_t zero = 0;
 
 	for (int i = 0; i < XDP_SIDES; i++) {
+		x->side[i].dropped = true;
 		(void)bpf_map_delete_elem(bpf_map__fd(x->side[i].skel->maps.sources), &zero);
 		(void)bpf_map_delete_elem(bpf_map__fd(x->side[i].skel->maps.sources6), &zero);
 	}

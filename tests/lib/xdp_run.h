@@ -29,6 +29,7 @@ struct xdp_side {
 	struct weir_event *events; /* XDP_EVENTS, as they came */
 	size_t n_events;
 	struct ring_buffer *ring;
+	bool dropped; /* its state tables were taken out of the outer maps */
 };
 #define XDP_EVENTS 8192
 
@@ -83,6 +84,10 @@ void xdp_allow(struct xdp_run *x, const char *prefix, uint64_t for_ms);
 void xdp_block(struct xdp_run *x, const char *prefix, uint64_t for_ms);
 void xdp_block_force(struct xdp_run *x, const char *prefix);
 void xdp_guard(struct xdp_run *x, const char *prefix);
+/* Forgets all entries. */
+void xdp_clear_lists(struct xdp_run *x);
+/* Puts the same lists in force as whole new ones, in the other bank. */
+void xdp_swap_lists(struct xdp_run *x);
 
 /* --- packets --------------------------------------------------------------------------------------------------- */
 

@@ -142,47 +142,68 @@ static struct bpf_map *outer_of(const struct weir *s, enum weir_list list, int f
 	return m[list][family == 6];
 }
 
-static void fill_list(struct xdp_run *x, const struct weir *s, enum weir_list list, int family)
+/* Inner maps, made once: every update of an outer map waits for running programs. */
+static int list_fd[XDP_SIDES][2][WEIR_LIST_MAX][2], filter_fd[XDP_SIDES][2];
+
+static void make_bank(struct xdp_run *x, int side, unsigned bank)
 {
-	int fd = new_map(BPF_MAP_TYPE_HASH,
-			 family == 4 ? sizeof(struct weir_prefix4) : sizeof(struct weir_prefix6),
-			 sizeof(struct weir_entry), XDP_LISTED);
+	const struct weir *s = x->side[side].skel;
 
-	for (size_t i = 0; i < x->n_listed; i++) {
-		const struct xdp_listed *l = &x->listed[i];
-		struct weir_prefix4 k4 = {.prefix_len = l->prefix.len,
-					  .word = l->prefix.addr.word[0]};
-		struct weir_prefix6 k6 = {.prefix_len = l->prefix.len};
+	if (filter_fd[side][bank])
+		return;
+	for (int list = 0; list < WEIR_LIST_MAX; list++)
+		for (int v6 = 0; v6 < 2; v6++) {
+			int fd = new_map(BPF_MAP_TYPE_HASH,
+					 v6 ? sizeof(struct weir_prefix6)
+					    : sizeof(struct weir_prefix4),
+					 sizeof(struct weir_entry), XDP_LISTED);
 
-		if (l->list != list || l->prefix.family != family)
-			continue;
-		memcpy(k6.ip, l->prefix.addr.ip, 16);
-		if (bpf_map_update_elem(fd, family == 4 ? (void *)&k4 : (void *)&k6, &l->entry,
-					BPF_ANY))
-			fail_msg("list entry: %s", strerror(errno));
-	}
-	put_inner(outer_of(s, list, family), x->bank, fd);
+			xdp_map_put(outer_of(s, (enum weir_list)list, v6 ? 6 : 4), bank, &fd);
+			list_fd[side][bank][list][v6] = fd;
+		}
+	filter_fd[side][bank] = new_map(BPF_MAP_TYPE_ARRAY, 4, sizeof(struct weir_filter), 1);
+	xdp_map_put(s->maps.filter, bank, &filter_fd[side][bank]);
 }
 
+static void clear_list(int fd)
+{
+	struct weir_prefix6 key; /* room for either */
+
+	while (!bpf_map_get_next_key(fd, NULL, &key))
+		if (bpf_map_delete_elem(fd, &key))
+			fail_msg("list entry does not go: %s", strerror(errno));
+}
+
+static void put_entry(const int fd[WEIR_LIST_MAX][2], const struct xdp_listed *l)
+{
+	struct weir_prefix4 k4 = {.prefix_len = l->prefix.len, .word = l->prefix.addr.word[0]};
+	struct weir_prefix6 k6 = {.prefix_len = l->prefix.len};
+	bool v6 = l->prefix.family == 6;
+
+	memcpy(k6.ip, l->prefix.addr.ip, 16);
+	if (bpf_map_update_elem(fd[l->list][v6], v6 ? (void *)&k6 : (void *)&k4, &l->entry,
+				BPF_ANY))
+		fail_msg("list entry: %s", strerror(errno));
+}
+
+/* Makes the lists of the current bank those of x->listed. */
 static void fill_lists(struct xdp_run *x)
 {
 	static struct weir_filter f;
 	uint32_t zero = 0;
 
-	x->bank = !x->bank;
 	memset(&f, 0, sizeof(f));
 	for (size_t i = 0; i < x->n_listed; i++)
 		filter_add(&f, &x->listed[i]);
 	for (int i = 0; i < XDP_SIDES; i++) {
-		int fd = new_map(BPF_MAP_TYPE_ARRAY, 4, sizeof(f), 1);
-
-		for (int list = 0; list < WEIR_LIST_MAX; list++) {
-			fill_list(x, x->side[i].skel, (enum weir_list)list, 4);
-			fill_list(x, x->side[i].skel, (enum weir_list)list, 6);
-		}
-		if (bpf_map_update_elem(fd, &zero, &f, BPF_ANY))
+		make_bank(x, i, x->bank);
+		for (int list = 0; list < WEIR_LIST_MAX; list++)
+			for (int v6 = 0; v6 < 2; v6++)
+				clear_list(list_fd[i][x->bank][list][v6]);
+		for (size_t k = 0; k < x->n_listed; k++)
+			put_entry(list_fd[i][x->bank], &x->listed[k]);
+		if (bpf_map_update_elem(filter_fd[i][x->bank], &zero, &f, BPF_ANY))
 			fail_msg("filter: %s", strerror(errno));
-		put_inner(x->side[i].skel->maps.filter, x->bank, fd);
 	}
 }
 
@@ -245,7 +266,8 @@ void xdp_apply(struct xdp_run *x, const char *yaml)
 	c->policy.nets_bank = old ? !old->policy.nets_bank : 0;
 	if (conf->mode == WEIR_MODE_MONITOR)
 		c->policy.flags |= WEIR_POLICY_MONITOR;
-	put_nets(x, c);
+	if (c->n_nets)
+		put_nets(x, c);
 	for (int i = 0; i < XDP_SIDES; i++)
 		for (uint32_t k = 0; k < WEIR_STATS_MAX; k++)
 			xdp_map_put(x->side[i].skel->maps.limits, k, &c->names[k]);
@@ -257,7 +279,7 @@ void xdp_apply(struct xdp_run *x, const char *yaml)
 		list_conf(x, WEIR_LIST_GUARD, &conf->never_block);
 	}
 	x->compiled = c;
-	if (x->n_listed) /* each update of an outer map waits for running programs */
+	if (x->n_listed)
 		fill_lists(x);
 	refresh(x);
 	weir_compiled_free(old);
@@ -285,7 +307,7 @@ static void forget(struct xdp_run *x)
 
 struct xdp_run *xdp_run_sized(const char *yaml, uint32_t buckets)
 {
-	struct xdp_run *x = xdp_run_builtin();
+	struct xdp_run *x = xdp_run_reset(true);
 
 	x->buckets = buckets;
 	x->forget = forget;
@@ -307,7 +329,8 @@ static void add(struct xdp_run *x, enum weir_list list, const char *text, uint64
 		fail_msg("no prefix: %s", text);
 	listed(x, list, &p, for_ms, flags);
 	fill_lists(x);
-	refresh(x);
+	if (x->n_listed == 1) /* else the policy already says that there are lists */
+		refresh(x);
 }
 
 void xdp_allow(struct xdp_run *x, const char *prefix, uint64_t for_ms)
@@ -355,4 +378,17 @@ void xdp_expect_limit_(struct xdp_run *x, const char *name, uint64_t pass, uint6
 			(unsigned long long)over);
 		_fail(file, line);
 	}
+}
+
+void xdp_clear_lists(struct xdp_run *x)
+{
+	x->n_listed = 0;
+	refresh(x);
+}
+
+void xdp_swap_lists(struct xdp_run *x)
+{
+	x->bank = !x->bank;
+	fill_lists(x);
+	refresh(x);
 }
