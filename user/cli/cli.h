@@ -93,6 +93,8 @@ bool weir_is_terminal(void);
 /* --- talk.c ---- */
 struct weir_talk;
 int weir_talk_open(const struct weir_args *a, struct weir_talk **ret);
+/* Does an agent answer? Says nothing. */
+bool weir_talk_probe(const struct weir_args *a);
 void weir_talk_free(struct weir_talk *t);
 DEFINE_CLEANUP(struct weir_talk, weir_talk_free)
 /* Sends @request (stolen) and waits for its reply. Returns 0 and *ret, or an exit code after the sentence was printed. */
