@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* weir status: the first line tells at 3 a.m. what acts, then everything that is wrong, then the rest. Called by the
+ * table.
+ */
+#include <string.h>
+
+#include "user/agent/json.h"
+#include "user/base/str.h"
+#include "user/cli/cli.h"
+
+static __u64 rate(const json_t *o)
+{
+	return weir_json_u64_of(o, "packets_per_second");
+}
+
+static void print_interfaces_short(const json_t *s)
+{
+	json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, "interfaces"), i, o)
+	{
+		const char *xdp = weir_json_text_of(o, "xdp");
+
+		(void)printf("%s%s (%s)", i ? ", " : " on ", weir_json_text_of(o, "name"),
+			     weir_json_bool_of(o, "attached") ? xdp ? xdp : "attached"
+							      : "NOT ATTACHED");
+	}
+}
+
+static void print_first_line(const json_t *s)
+{
+	const json_t *totals = json_object_get(s, "totals"),
+		     *dropped = json_object_get(totals, "dropped");
+	const char *mode = weir_json_text_of(s, "mode"),
+		   *since = weir_json_text_of(s, "mode_since");
+	bool monitor = mode && !strcmp(mode, "monitor");
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+	size_t n = json_array_size(json_object_get(s, "limits"));
+
+	(void)printf("%s: %s %zu limit%s", weir_json_text_of(s, "instance"),
+		     monitor ? "MONITOR, drops nothing; watches" : "enforcing", n,
+		     n == 1 ? "" : "s");
+	print_interfaces_short(s);
+	(void)printf(" since %s, generation %llu, store local; passes %s/s, drops %s/s\n",
+		     since ? since : "?", (unsigned long long)weir_json_u64_of(s, "generation"),
+		     weir_str_format_count(rate(json_object_get(totals, "passed")), a),
+		     weir_str_format_count(rate(dropped), b));
+}
+
+static void print_mode(const json_t *s)
+{
+	const json_t *c = json_object_get(s, "unconfirmed");
+	const char *by = weir_json_text_of(s, "mode_by"), *who = weir_json_text_of(s, "mode_who");
+	char span[WEIR_SAY_MAX];
+
+	if (c)
+		(void)printf("UNCONFIRMED: goes to %s in %s unless you say weir confirm\n",
+			     weir_json_text_of(c, "then"),
+			     weir_say_span(weir_json_u64_of(c, "rest_s"), span));
+	(void)printf("mode        %s, by %s", weir_json_text_of(s, "mode"), by ? by : "?");
+	if (who) {
+		(void)fputs(" of ", stdout);
+		weir_say_clean(stdout, who);
+	}
+	if (weir_json_text_of(s, "mode_until"))
+		(void)printf("; %s again in %s", weir_json_text_of(s, "mode_then"),
+			     weir_say_span(weir_json_u64_of(s, "mode_rest_s"), span));
+	(void)fputc('\n', stdout);
+}
+
+static void print_interfaces(const json_t *s)
+{
+	json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, "interfaces"), i, o)
+	{
+		const char *note = weir_json_text_of(o, "note");
+
+		(void)printf("interface   %s: ", weir_json_text_of(o, "name"));
+		if (weir_json_bool_of(o, "attached"))
+			(void)printf("%s, program %llu, by %s%s", weir_json_text_of(o, "xdp"),
+				     (unsigned long long)weir_json_u64_of(o, "program_id"),
+				     weir_json_text_of(o, "attach"),
+				     weir_json_bool_of(o, "netlink") ? " (netlink)" : "");
+		else
+			(void)printf("not attached");
+		if (note) {
+			(void)fputs("; ", stdout);
+			weir_say_clean(stdout, note);
+		}
+		(void)fputc('\n', stdout);
+	}
+}
+
+static void print_limits(const json_t *s)
+{
+	char pass[WEIR_STR_MAX], over[WEIR_STR_MAX], bits[WEIR_SAY_MAX], total[WEIR_STR_MAX];
+	json_t *l;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, "limits"), i, l)
+	{
+		const json_t *p = json_object_get(l, "pass"), *o = json_object_get(l, "over");
+		const char *mode = weir_json_text_of(l, "mode");
+
+		(void)printf(
+			"limit       %-20s %s per %s: passes %s/s (%s), over %s/s, %s in all%s%s\n",
+			weir_json_text_of(l, "name"), weir_json_text_of(l, "text"),
+			weir_json_text_of(l, "per"), weir_str_format_count(rate(p), pass),
+			weir_say_bits(weir_json_u64_of(p, "bytes_per_second"), bits),
+			weir_str_format_count(rate(o), over),
+			weir_str_format_count(weir_json_u64_of(o, "packets"), total),
+			mode && !strcmp(mode, "monitor") ? ", monitor" : "",
+			json_object_get(l, "overridden") ? ", OVERRIDDEN by command" : "");
+	}
+}
+
+static void print_reasons(const json_t *s, const char *key, const char *word)
+{
+	char now[WEIR_STR_MAX], bits[WEIR_SAY_MAX];
+	json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, key), i, o)(void)
+		printf("%-11s %-24s %s/s (%s), %llu in all\n", word, weir_json_text_of(o, "reason"),
+		       weir_str_format_count(rate(o), now),
+		       weir_say_bits(weir_json_u64_of(o, "bytes_per_second"), bits),
+		       (unsigned long long)weir_json_u64_of(o, "packets"));
+}
+
+static void print_family(const json_t *s, const char *name, const char *slots, const char *used,
+			 const char *busy)
+{
+	__u64 all = weir_json_u64_of(s, slots), n = weir_json_u64_of(s, used),
+	      b = weir_json_u64_of(s, busy);
+
+	if (all)
+		(void)printf("sources     %s: %llu of %llu slots hold a source (%llu %%), %llu of "
+			     "them owe something\n",
+			     name, (unsigned long long)n, (unsigned long long)all,
+			     (unsigned long long)(n * 100 / all), (unsigned long long)b);
+}
+
+static void print_tables(const json_t *s)
+{
+	const json_t *sources = json_object_get(s, "sources"), *lists = json_object_get(s, "lists");
+	__u64 bytes = 0;
+	char size[WEIR_STR_MAX];
+	json_t *o;
+	size_t i;
+	const char *name;
+
+	print_family(sources, "IPv4", "slots4", "occupied4", "busy4");
+	print_family(sources, "IPv6", "slots6", "occupied6", "busy6");
+	json_array_foreach(json_object_get(s, "tables"), i, o) bytes +=
+		weir_json_u64_of(o, "bytes");
+	(void)printf("memory      %s in the kernel\n", weir_str_format_size(bytes, size));
+	json_object_foreach((json_t *)(uintptr_t)lists, name, o)(void)
+		printf("list        %s: %llu entries (%llu of the file, %llu of list files, %llu "
+		       "by command, %llu found)\n",
+		       name, (unsigned long long)weir_json_u64_of(o, "total"),
+		       (unsigned long long)weir_json_u64_of(o, "file"),
+		       (unsigned long long)weir_json_u64_of(o, "list-file"),
+		       (unsigned long long)weir_json_u64_of(o, "command"),
+		       (unsigned long long)weir_json_u64_of(o, "guard"));
+}
+
+/* Only what has happened. */
+static void print_losses(const json_t *s)
+{
+	static const struct {
+		const char *key, *text;
+	} rows[] = {
+		{"bucket_full", "packets of sources without a slot were judged by the shared entry "
+				"of their /24 or /48"},
+		{"contended",
+		 "packets were admitted uncharged, since too many CPUs charged one source at once"},
+		{"guarded", "blocks or penalties of guarded addresses did not act"},
+		{"events_capped", "events were over log.events_per_second (in the kernel)"},
+		{"events_suppressed", "events were over log.events_per_second"},
+		{"events_lost", "events found the ring buffer full"},
+		{"events_unwritten", "events were not written, since nobody read the log"},
+		{"lists_repaired",
+		 "list entries were changed behind the agent's back, and repaired"},
+	};
+	const json_t *losses = json_object_get(s, "losses");
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		__u64 n = weir_json_u64_of(losses, rows[i].key);
+
+		if (n)
+			(void)printf("loss        %llu %s\n", (unsigned long long)n, rows[i].text);
+	}
+}
+
+static void print_strings(const json_t *s, const char *key, const char *before)
+{
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, key), i, line)
+	{
+		(void)fputs(before, stdout);
+		weir_say_clean(stdout, json_string_value(line) ? json_string_value(line) : "?");
+		(void)fputc('\n', stdout);
+	}
+}
+
+static void print_origin(const json_t *s)
+{
+	static const struct {
+		const char *name, *text;
+	} words[] = {
+		{"fresh", "nothing was there before"},
+		{"pins", "took over the maps of an earlier agent, with all state"},
+		{"program", "took over a program that was attached with ip link, with its maps"},
+		{"partly",
+		 "took over the maps of an earlier agent; some had another layout and began empty"},
+	};
+	const char *adoption = weir_json_text_of(s, "adoption"),
+		   *file = weir_json_text_of(s, "configuration");
+
+	for (size_t i = 0; adoption && i < ARRAY_LEN(words); i++)
+		if (!strcmp(words[i].name, adoption))
+			(void)printf("start       %s, version %s, pid %llu; %s\n",
+				     weir_json_text_of(s, "started"),
+				     weir_json_text_of(s, "version"),
+				     (unsigned long long)weir_json_u64_of(s, "pid"), words[i].text);
+	(void)printf("file        %s, in force since %s\n",
+		     file ? file : "none (built-in defaults)",
+		     weir_json_text_of(s, "applied") ? weir_json_text_of(s, "applied") : "?");
+}
+
+int weir_cmd_status(const struct weir_args *a)
+{
+	_cleanup_json_ json_t *s = NULL;
+	int r = weir_ask(a, weir_request("status"), &s);
+
+	if (r)
+		return r;
+	if (weir_args_has(a, "json"))
+		return weir_print_json(s);
+	print_first_line(s);
+	print_strings(s, "degraded", "DEGRADED: ");
+	print_mode(s);
+	print_interfaces(s);
+	print_limits(s);
+	print_reasons(s, "reasons", "packets");
+	print_reasons(s, "would", "would be");
+	print_tables(s);
+	print_losses(s);
+	print_origin(s);
+	print_strings(s, "notes", "note        ");
+	return WEIR_EXIT_OK;
+}
