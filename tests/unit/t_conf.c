@@ -226,7 +226,7 @@ static void default_bursts(void **state)
 		__u64 burst;
 	} rows[] = {{"rate: 20000/s", 20000}, {"rate: 3/h", 1},
 		    {"rate: 90/m", 2},	      {"rate: 8 Mbit/s", 1000000},
-		    {"rate: 8 kbit/s", 1514}, {"rate: 400 Gbit/s", 1ull << 31}};
+		    {"rate: 8 kbit/s", 1514}, {"rate: 400 Gbit/s", 1ull << 30}};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -261,11 +261,12 @@ static void bounds_themselves_are_allowed(void **state)
 	static const char *const limits[] = {
 		"rate: 1/30d, burst: 1",
 		"rate: 800 Gbit/s",
-		"rate: 1000000/s, burst: 2147483648, block_for: 2ms",
+		"rate: 1000000/s, burst: 1073741824",
+		"rate: 1000000/s, burst: 1073740824, block_for: 2ms",
 		"algorithm: fixed-window, limit: 1099511627775, window: 1d",
 		"algorithm: sliding-window-counter, limit: 33554431, window: 1ms",
 		"rate: 5/s, ipv4_prefix: 0, ipv6_prefix: 128",
-		"rate: 5/s, match: {source_port: 0-65535, vlan: [0, 4094], protocol: [0, 255]}",
+		"rate: 5/s, match: {source_port: 0-65535, vlan: [0, 4094], protocol: [0, 6, 255]}",
 		"rate: 5/s, match: {source: [0.0.0.0/0, \"::/0\"]}",
 		"algorithm: fixed-window, limit: 1, window: 1s, block_for: 7d",
 		"rate: 60 B/s, burst: 60 B",

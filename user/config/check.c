@@ -140,16 +140,17 @@ static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 		return;
 	}
 	block = (unsigned __int128)l->rate * l->block_for_ns / l->rate_per_ns;
-	if (l->burst + block > WEIR_BLOCK_MAX_TICKS) {
-		unsigned __int128 fits = (unsigned __int128)(WEIR_BLOCK_MAX_TICKS - l->burst) *
-					 l->rate_per_ns / l->rate;
+	if (l->block_for_ns && 2 * l->burst + block > WEIR_BUCKET_MAX_TOKENS) {
+		unsigned __int128 fits =
+			(unsigned __int128)(WEIR_BUCKET_MAX_TOKENS - 2 * l->burst) *
+			l->rate_per_ns / l->rate;
 
 		fits -= fits % (fits > NS_PER_S ? NS_PER_S : 1000000);
-		weir_reader_error(
-			r, at(r, "packet_limits", "block_for"),
-			"block_for: too long for a token-bucket of this rate (at most %s; or "
-			"algorithm: fixed-window)",
-			weir_str_format_duration((__u64)fits, most));
+		weir_reader_error(r, at(r, "packet_limits", "block_for"),
+				  "block_for: too long for a token-bucket of this rate and burst "
+				  "(at most %s; "
+				  "or algorithm: fixed-window)",
+				  weir_str_format_duration((__u64)fits, most));
 	}
 }
 
@@ -205,43 +206,54 @@ static unsigned families(const struct weir_net_set *s)
 	return f;
 }
 
-static void warn_never(const struct weir_reader *r, const struct weir_conf_limit *l)
+/* Only this protocol? */
+static bool only(const struct weir_conf_match *m, unsigned protocol)
 {
-	static const __u8 with_ports[] = {IPPROTO_TCP, IPPROTO_UDP, IPPROTO_SCTP, IPPROTO_UDPLITE,
-					  IPPROTO_DCCP};
-	static const __u8 tcp[] = {IPPROTO_TCP};
+	for (unsigned i = 0; i < 256; i++)
+		if (m->protocol[i] != (i == protocol))
+			return false;
+	return true;
+}
+
+static bool no_protocol(const struct weir_conf_match *m)
+{
+	for (unsigned i = 0; i < 256; i++)
+		if (m->protocol[i])
+			return false;
+	return !m->any_protocol;
+}
+
+/* A limit that no packet can meet is a mistake. */
+static void refuse_never(const struct weir_reader *r, const struct weir_conf_limit *l)
+{
+	static const __u8 with_ports[] = {IPPROTO_TCP, IPPROTO_UDP}, tcp[] = {IPPROTO_TCP};
 	const struct weir_conf_match *m = &l->match;
-	const char *why = NULL, *key = "source_port";
+	bool ports = m->source_port.n || m->destination_port.n;
+	const char *why = NULL, *key = m->source_port.n ? "source_port" : "destination_port";
+	unsigned family = families(&m->source) & families(&m->destination);
 
-	if (m->source_port.n == 0)
-		key = "destination_port";
-	if ((m->source_port.n || m->destination_port.n) &&
-	    !any_of(m, with_ports, ARRAY_LEN(with_ports)))
-		why = "its protocols have no ports";
-	else if (m->has_tcp_flags && !any_of(m, tcp, 1))
-		why = "only tcp has TCP flags", key = "tcp_flags";
-	else if (m->tcp_flags_set & m->tcp_flags_clear)
-		why = "the same TCP flag is asked to be set and clear", key = "tcp_flags";
-	else if (!(families(&m->source) & families(&m->destination)))
-		why = "source and destination are of different families", key = "destination";
-	else if (!m->any_protocol && !any_of(m, (__u8[]){0}, 1)) {
-		bool some = false;
-
-		for (unsigned i = 0; i < 256; i++)
-			some |= m->protocol[i];
-		if (!some)
-			why = "no protocol is left", key = "protocol";
+	if (only(m, IPPROTO_ICMP))
+		family &= 1;
+	else if (only(m, IPPROTO_ICMPV6))
+		family &= 2;
+	if (no_protocol(m)) {
+		why = "no protocol is left (leave some)";
+		key = "protocol";
+	} else if (ports && !any_of(m, with_ports, ARRAY_LEN(with_ports))) {
+		why = "its protocols have no ports (add tcp or udp)";
+	} else if (m->has_tcp_flags && !any_of(m, tcp, 1)) {
+		why = "only tcp has TCP flags (protocol: tcp)";
+		key = "tcp_flags";
+	} else if (m->tcp_flags_set & m->tcp_flags_clear) {
+		why = "a TCP flag is in both set and clear";
+		key = "tcp_flags";
+	} else if (!family) {
+		why = "protocol, source and destination are of different families (use one)";
+		key = m->destination.n ? "destination" : "source";
 	}
 	if (why)
-		weir_reader_warn(r, at(r, "packet_limits.match", key),
-				 "limit \"%s\" can never match: %s", called(l), why);
-	else if (m->fragment == 1 &&
-		 (m->source_port.n || m->destination_port.n || m->has_tcp_flags))
-		weir_reader_warn(r, at(r, "packet_limits.match", "fragment"),
-				 "limit \"%s\" sees first fragments only: the others carry neither "
-				 "ports nor "
-				 "TCP flags",
-				 called(l));
+		weir_reader_error(r, at(r, "packet_limits.match", key),
+				  "limit \"%s\" can never match: %s", called(l), why);
 }
 
 static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit *l)
@@ -249,7 +261,13 @@ static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit
 	__u64 room = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? l->burst : l->limit;
 	const char *key = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? "burst" : "limit";
 
-	warn_never(r, l);
+	if (l->match.fragment == 1 &&
+	    (l->match.source_port.n || l->match.destination_port.n || l->match.has_tcp_flags))
+		weir_reader_warn(r, at(r, "packet_limits.match", "fragment"),
+				 "limit \"%s\" sees first fragments only: the others carry neither "
+				 "ports nor "
+				 "TCP flags",
+				 called(l));
 	if (l->bytes && room < WEIR_FRAME_BYTES)
 		weir_reader_warn(r, at(r, "packet_limits", key),
 				 "%s: a full frame of %d bytes never passes, even alone", key,
@@ -281,6 +299,7 @@ void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
 				  "a limit without a name (for example name: per-source)");
 	if (r->marks && r->marks->bad & WEIR_GIVEN_ALGORITHM)
 		return; /* what belongs to it cannot be told */
+	refuse_never(r, l);
 	refuse_foreign(r, l, bucket);
 	if (!has_needed(r, l, bucket) || !settle_unit(r, l, bucket))
 		return;
