@@ -57,7 +57,6 @@ struct receiver {
 	const char *name;
 	bool ipv6;
 	bool slow; /* a peer outside of XDP: fewer frames are enough */
-	int columns;
 	int (*up)(struct bench *b, const struct receiver *r);
 	void (*down)(struct bench *b, const struct receiver *r);
 	uint64_t (*seen)(struct bench *b); /* frames that it has judged; NULL: not counted */
@@ -195,38 +194,38 @@ static void hashlimit_down(struct bench *b, const struct receiver *r)
 #define MB (1024 * 1024)
 
 static const struct receiver receivers[] = {
-	{.name = "xdp-drop", .columns = 3, .up = drop_up, .down = detach, .seen = peers_seen},
+	{.name = "xdp-drop", .up = drop_up, .down = detach, .seen = peers_seen},
 	{.name = "lru-token-bucket",
-	 .columns = 3,
+
 	 .up = lru_up,
 	 .down = detach,
 	 .seen = peers_seen},
-	{.name = "nft-set", .columns = 3, .slow = true, .up = nft_up, .down = nft_down},
+	{.name = "nft-set", .slow = true, .up = nft_up, .down = nft_down},
 	{.name = "hashlimit",
-	 .columns = 3,
+
 	 .slow = true,
 	 .up = hashlimit_up,
 	 .down = hashlimit_down},
 	{.name = "weir",
-	 .columns = 3,
+
 	 .up = weir_up,
 	 .down = weir_down,
 	 .seen = weir_seen,
 	 .weir = {.yaml = three_limits, .table_bytes = 16 * MB}},
 	{.name = "weir-32-limits",
-	 .columns = 3,
+
 	 .up = weir_up,
 	 .down = weir_down,
 	 .seen = weir_seen,
 	 .weir = {.table_bytes = 16 * MB}},
 	{.name = "weir-64mb",
-	 .columns = 3,
+
 	 .up = weir_up,
 	 .down = weir_down,
 	 .seen = weir_seen,
 	 .weir = {.yaml = three_limits, .table_bytes = 64 * MB}},
 	{.name = "weir-ipv6",
-	 .columns = 3,
+
 	 .ipv6 = true,
 	 .up = weir_up,
 	 .down = weir_down,
@@ -235,6 +234,13 @@ static const struct receiver receivers[] = {
 };
 #define RECEIVERS (sizeof(receivers) / sizeof(receivers[0]))
 
+/* Figures of all rounds. A ratio is taken within its round, so that what the machine's other guests do meanwhile hits
+ * both sides of it.
+ */
+struct figures {
+	double ns[ROUNDS_MAX][COLUMNS];
+};
+
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -242,18 +248,31 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* ns a frame of one round, or a negative error. */
-static int one_round(struct bench *b, const struct receiver *rx, struct gen *g, double *ret_ns)
+/* Median over the rounds of column @c, as ns, or as a ratio to @base. 0 if there is none. */
+static double median(const struct figures *f, const struct figures *base, int c, int rounds)
 {
-	uint64_t before = rx->seen ? rx->seen(b) : 0, frames = rx->slow ? b->frames / 4 : b->frames,
-		 seen;
+	double v[ROUNDS_MAX];
+	int n = 0;
+
+	for (int i = 0; i < rounds; i++)
+		if (f->ns[i][c] > 0 && (!base || base->ns[i][c] > 0))
+			v[n++] = base ? f->ns[i][c] / base->ns[i][c] : f->ns[i][c];
+	qsort(v, (size_t)n, sizeof(v[0]), by_value);
+	return n ? v[n / 2] : 0;
+}
+
+/* Sends, and checks that the receiver saw what was sent. */
+static int send_frames(struct bench *b, const struct receiver *rx, struct gen *g, uint64_t frames,
+		       double *ret_ns)
+{
+	uint64_t before = rx->seen ? rx->seen(b) : 0, seen;
 	struct gen_result result;
 	int r = gen_run(g, frames, 0, &result);
 
 	if (r < 0)
 		return r;
-	seen = rx->seen ? rx->seen(b) - before : 0;
-	if (rx->seen && seen < frames - frames / 100) {
+	seen = rx->seen ? rx->seen(b) - before : frames;
+	if (seen < frames - frames / 100) {
 		fprintf(stderr, "weir-bench: %s judged %lu of %lu frames: nothing is measured\n",
 			rx->name, (unsigned long)seen, (unsigned long)frames);
 		return -EIO;
@@ -262,12 +281,13 @@ static int one_round(struct bench *b, const struct receiver *rx, struct gen *g, 
 	return 0;
 }
 
-/* All rounds of all columns of one receiver. */
+/* One round of all columns of one receiver: each warms up with a quarter of its frames first. */
 static int measure(struct bench *b, const struct receiver *rx, const unsigned int *cpu,
 		   double ret[COLUMNS])
 {
+	uint64_t frames = rx->slow ? b->frames / 4 : b->frames;
 	char err[GEN_ERR_BYTES];
-	double ns[ROUNDS_MAX];
+	double warm;
 	struct gen *g;
 	int r = rx->up(b, rx);
 
@@ -275,7 +295,7 @@ static int measure(struct bench *b, const struct receiver *rx, const unsigned in
 		fprintf(stderr, "weir-bench: %s: %s\n", rx->name, strerror(-r));
 		return r;
 	}
-	for (int c = 0; c < rx->columns && !r; c++) {
+	for (int c = 0; c < COLUMNS && !r; c++) {
 		struct gen_opts o = {.dev = LAB_GEN_DEV,
 				     .netns_fd = lab_now->netns_fd[LAB_GEN],
 				     .ipv6 = rx->ipv6,
@@ -290,12 +310,10 @@ static int measure(struct bench *b, const struct receiver *rx, const unsigned in
 			fprintf(stderr, "weir-bench: generator: %s\n", err);
 			break;
 		}
-		r = one_round(b, rx, g, &ns[0]); /* warms up */
-		for (int i = 0; i < b->rounds && !r; i++)
-			r = one_round(b, rx, g, &ns[i]);
+		r = send_frames(b, rx, g, frames / 4, &warm);
+		if (!r)
+			r = send_frames(b, rx, g, frames, &ret[c]);
 		gen_close(g);
-		qsort(ns, (size_t)b->rounds, sizeof(ns[0]), by_value);
-		ret[c] = ns[b->rounds / 2];
 	}
 	rx->down(b, rx);
 	return r;
@@ -305,69 +323,105 @@ static int measure(struct bench *b, const struct receiver *rx, const unsigned in
 static const double bar[COLUMNS] = {1.6, 3.1, 4.2};
 #define BAR_PEERS 0.4
 
-static const double *row_of(const char *name, double ns[RECEIVERS][COLUMNS])
+static const struct figures *figures_of(const char *name, const struct figures *all)
 {
 	for (size_t i = 0; i < RECEIVERS; i++)
 		if (!strcmp(receivers[i].name, name))
-			return ns[i];
+			return &all[i];
 	return NULL;
 }
 
-static int judge(double ns[RECEIVERS][COLUMNS])
+static int judge(const struct figures *all, int rounds)
 {
-	const double *weir = row_of("weir", ns), *drop = row_of("xdp-drop", ns);
+	const struct figures *weir = figures_of("weir", all);
 	const char *const peers[] = {"nft-set", "hashlimit"};
 	int missed = 0;
 
 	for (int c = 0; c < COLUMNS; c++) {
-		if (weir[c] <= 0 || drop[c] <= 0 || weir[c] / drop[c] <= bar[c])
+		double ratio = median(weir, &all[0], c, rounds);
+
+		if (ratio <= bar[c])
 			continue;
 		printf("missed: weir with %lu sources costs %.2f of xdp-drop (bar %.1f)\n",
-		       (unsigned long)sources_of[c], weir[c] / drop[c], bar[c]);
+		       (unsigned long)sources_of[c], ratio, bar[c]);
 		missed++;
 	}
 	for (size_t i = 0; i < 2; i++) {
-		const double *peer = row_of(peers[i], ns);
+		double ratio = median(weir, figures_of(peers[i], all), 2, rounds);
 
-		if (peer[2] <= 0 || weir[2] <= 0 || weir[2] / peer[2] <= BAR_PEERS)
+		if (ratio <= BAR_PEERS)
 			continue;
 		printf("missed: weir with %lu sources costs %.2f of %s (bar %.1f)\n",
-		       (unsigned long)sources_of[2], weir[2] / peer[2], peers[i], BAR_PEERS);
+		       (unsigned long)sources_of[2], ratio, peers[i], BAR_PEERS);
 		missed++;
 	}
 	return missed;
 }
 
-static int write_json(const char *path, double ns[RECEIVERS][COLUMNS])
+static int write_json(const char *path, const struct figures *all, int rounds)
 {
-	json_t *all = json_array();
+	json_t *out = json_array();
 	int r = 0;
 
-	for (size_t i = 0; i < RECEIVERS; i++)
-		for (int c = 0; c < receivers[i].columns; c++)
-			if (ns[i][c] > 0)
-				json_array_append_new(all,
-						      json_pack("{s:s,s:I,s:f,s:f}", "case",
-								receivers[i].name, "sources",
-								(json_int_t)sources_of[c], "ns",
-								ns[i][c], "ratio",
-								ns[0][c] > 0 ? ns[i][c] / ns[0][c]
-									     : 0.0));
-	if (json_dump_file(all, path, JSON_INDENT(2) | JSON_REAL_PRECISION(5))) {
-		fprintf(stderr, "weir-bench: cannot write %s: %s\n", path, strerror(errno));
-		r = -errno;
+	for (size_t i = 0; i < RECEIVERS; i++) {
+		for (int c = 0; c < COLUMNS; c++) {
+			double ns = median(&all[i], NULL, c, rounds);
+
+			if (ns > 0)
+				json_array_append_new(
+					out,
+					json_pack("{s:s,s:I,s:f,s:f}", "case", receivers[i].name,
+						  "sources", (json_int_t)sources_of[c], "ns", ns,
+						  "ratio", median(&all[i], &all[0], c, rounds)));
+		}
 	}
-	json_decref(all);
+	if (json_dump_file(out, path, JSON_INDENT(2) | JSON_REAL_PRECISION(5))) {
+		fprintf(stderr, "weir-bench: cannot write %s: %s\n", path, strerror(errno));
+		r = -EIO;
+	}
+	json_decref(out);
 	return r;
 }
 
-static void print_row(const char *name, const double *ns, const double *base)
+static void print_table(const struct figures *all, int rounds)
 {
-	printf("%-18s", name);
-	for (int c = 0; c < COLUMNS; c++)
-		printf("  %6.0f ns %5.2f", ns[c], base[c] > 0 ? ns[c] / base[c] : 0.0);
+	printf("\n%-18s%18s%18s%18s\n", "", "1 source", "65536", "16777216");
+	for (size_t i = 0; i < RECEIVERS; i++) {
+		if (median(&all[i], NULL, 0, rounds) <= 0)
+			continue;
+		printf("%-18s", receivers[i].name);
+		for (int c = 0; c < COLUMNS; c++)
+			printf("  %7.0f ns %5.2f", median(&all[i], NULL, c, rounds),
+			       median(&all[i], &all[0], c, rounds));
+		printf("\n");
+	}
 	printf("\n");
-	(void)fflush(stdout);
+}
+
+/* All receivers, round by round. Returns how many could not be measured. */
+static int run_rounds(struct bench *b, const char *only, const unsigned int *cpu,
+		      struct figures *all)
+{
+	bool tty = isatty(STDOUT_FILENO);
+	int failed = 0;
+
+	for (int round = 0; round < b->rounds; round++) {
+		for (size_t i = 0; i < RECEIVERS; i++) {
+			struct receiver rx = receivers[i];
+
+			if (only && i > 0 && strcmp(only, rx.name))
+				continue;
+			if (tty)
+				printf("\r\033[Kround %d of %d: %s", round + 1, b->rounds, rx.name);
+			(void)fflush(stdout);
+			if (!rx.weir.yaml)
+				rx.weir.yaml = many_limits();
+			failed += measure(b, &rx, cpu, all[i].ns[round]) < 0;
+		}
+	}
+	if (tty)
+		printf("\r\033[K");
+	return failed;
 }
 
 static void usage(void)
@@ -390,7 +444,7 @@ int main(int argc, char **argv)
 	struct bench b = {.frames = 2000000, .rounds = 5};
 	const char *only = NULL, *json = NULL;
 	unsigned int cpu = sysconf(_SC_NPROCESSORS_ONLN) > 1;
-	static double ns[RECEIVERS][COLUMNS];
+	static struct figures all[RECEIVERS];
 	char err[LAB_ERR_BYTES];
 	bool bars = true;
 	struct lab lab;
@@ -435,27 +489,17 @@ int main(int argc, char **argv)
 		lab_close(&lab);
 		return 1;
 	}
-	printf("ns a packet and ratio to xdp-drop; one core, generator included, median of %d "
-	       "rounds of %lu frames\n"
-	       "%-18s%18s%18s%18s\n",
-	       b.rounds, (unsigned long)b.frames, "", "1 source", "65536", "16777216");
-	for (size_t i = 0; i < RECEIVERS; i++) {
-		struct receiver rx = receivers[i];
-
-		if (only && strcmp(only, rx.name) && strcmp("xdp-drop", rx.name))
-			continue;
-		if (!rx.weir.yaml)
-			rx.weir.yaml = many_limits();
-		if (measure(&b, &rx, &cpu, ns[i]) < 0)
-			failed++;
-		else
-			print_row(rx.name, ns[i], ns[0]);
-	}
-	if (json && write_json(json, ns) < 0)
+	printf("ns a packet and ratio to xdp-drop: one core, generator included, median of %d "
+	       "rounds of "
+	       "%lu frames\n",
+	       b.rounds, (unsigned long)b.frames);
+	failed = run_rounds(&b, only, &cpu, all);
+	print_table(all, b.rounds);
+	if (json && write_json(json, all, b.rounds) < 0)
 		failed++;
-	if (bars && !failed)
-		failed += judge(ns);
-	if (bars && !failed && !only)
+	if (bars && !only && !failed)
+		failed += judge(all, b.rounds);
+	if (bars && !only && !failed)
 		printf("all bars met: %.1f / %.1f / %.1f of xdp-drop, %.1f of nft and hashlimit\n",
 		       bar[0], bar[1], bar[2], BAR_PEERS);
 	peers__destroy(b.peers);
