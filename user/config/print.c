@@ -82,7 +82,7 @@ void weir_conf_print_mdoc(FILE *f)
 		(void)fputs(".It Cm ", f);
 		put_mdoc(f, s->path);
 		if (s->kind != WEIR_KIND_SECTION) {
-			(void)fputs(" No : ", f);
+			(void)fputs(" Ns No : ", f);
 			(void)fputs("\\&", f);
 			put_mdoc(f, values_of(s, values, sizeof(values)));
 		}
