@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* weir check: what a configuration means, what it takes and absorbs, and all that is wrong with it. Needs neither root
+ * nor an agent, and changes nothing. Called by the table.
+ */
+#include <errno.h>
+#include <net/if.h>
+#include <string.h>
+
+#include "user/agent/clock.h"
+#include "user/base/str.h"
+#include "user/cli/cli.h"
+#include "user/datapath/compile.h"
+#include "user/datapath/datapath.h"
+
+/* Prints and forgets; returns how many errors there were. */
+static size_t print_problems(struct weir_conf_problems *p, const char *name)
+{
+	size_t n = p->n_errors;
+
+	weir_conf_problems_print(p, name, stderr);
+	weir_conf_problems_done(p);
+	*p = (struct weir_conf_problems){};
+	return n;
+}
+
+static size_t check_files(const struct weir_conf *c, const char *name, size_t ret_n[2])
+{
+	struct weir_prefix_list allow = {}, block = {};
+	struct weir_conf_problems p = {};
+	int r = weir_conf_allow_files(c, &allow, &p), r2 = weir_conf_block_files(c, &block, &p);
+	size_t errors = print_problems(&p, name);
+
+	if ((r < 0 || r2 < 0) && !errors)
+		errors = 1;
+	ret_n[WEIR_LIST_ALLOW] = allow.n + c->allow.n;
+	ret_n[WEIR_LIST_BLOCK] = block.n + c->block.n;
+	for (int l = 0; l < 2; l++)
+		if (ret_n[l] > 2 * (size_t)WEIR_LIST_ROOM) {
+			(void)weir_fail(0, "%s: lists.%s: %zu entries, and %d of each family fit",
+					name, l ? "block" : "allow", ret_n[l], WEIR_LIST_ROOM);
+			errors++;
+		}
+	weir_prefix_list_done(&allow);
+	weir_prefix_list_done(&block);
+	return errors;
+}
+
+static void warn(const char *name, const char *what)
+{
+	(void)fprintf(stderr, "weir: %s: warning: %s\n", name, what);
+}
+
+static void warn_interfaces(const struct weir_conf *c, const char *name)
+{
+	char text[128];
+
+	for (size_t i = 0; i < c->n_interfaces; i++) {
+		if (if_nametoindex(c->interfaces[i]))
+			continue;
+		(void)snprintf(text, sizeof(text), "interface %.15s does not exist on this machine",
+			       c->interfaces[i]);
+		warn(name, text);
+	}
+}
+
+/* A block entry inside never_block never acts. */
+static void warn_guarded(const struct weir_conf *c, const char *name)
+{
+	char a[WEIR_PREFIX_STRLEN], b[WEIR_PREFIX_STRLEN], text[256];
+
+	for (size_t i = 0; i < c->block.n; i++)
+		for (size_t k = 0; k < c->never_block.n; k++) {
+			if (!weir_prefix_contains(&c->never_block.item[k], &c->block.item[i]))
+				continue;
+			(void)snprintf(text, sizeof(text),
+				       "lists.block: %s never acts, since never_block has %s",
+				       weir_prefix_format(&c->block.item[i], a),
+				       weir_prefix_format(&c->never_block.item[k], b));
+			warn(name, text);
+			break;
+		}
+}
+
+static void print_capacity(const struct weir_conf *c, const struct weir_compiled *m, __u32 buckets4,
+			   __u32 buckets6)
+{
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX], wrap[WEIR_STR_MAX];
+
+	if (c->n_limits)
+		(void)printf("\nWhat each limit absorbs (new sources a second, before buckets fill "
+			     "and sources of a /24 or /48 "
+			     "begin to share):\n");
+	for (unsigned i = 0; i < m->policy.n_limits && i < c->n_limits; i++) {
+		const struct weir_limit *l = &m->policy.limit[i];
+
+		(void)printf(
+			"  %-24s %s IPv4, %s IPv6; rate exact to %.4f %%, state swept every %s\n",
+			c->limits[i].name,
+			weir_str_format_count(weir_compile_new_sources_per_second(&m->policy, i, 4,
+										  buckets4),
+					      a),
+			weir_str_format_count(weir_compile_new_sources_per_second(&m->policy, i, 6,
+										  buckets6),
+					      b),
+			100 * weir_compile_rate_error(&c->limits[i], l),
+			weir_str_format_duration(weir_compile_wrap_ns(l) / 4 / 1000000 * 1000000,
+						 wrap));
+	}
+}
+
+/* What the kernel objects take beside the source tables: lists for their room, the policy twice. */
+static void print_memory(const struct weir_conf *c)
+{
+	char tables[WEIR_STR_MAX], rest[WEIR_STR_MAX], all[WEIR_STR_MAX];
+	__u64 sources = 2 * c->packet_sources_bytes;
+	__u64 entry4 = sizeof(struct weir_prefix4) + sizeof(struct weir_entry) +
+		       48; /* the kernel's own part */
+	__u64 entry6 = sizeof(struct weir_prefix6) + sizeof(struct weir_entry) + 52;
+	__u64 lists = (__u64)WEIR_LIST_MAX * WEIR_LIST_ROOM * (16 + 16),
+	      other = 2 * sizeof(struct weir_policy);
+
+	other +=
+		2 * sizeof(struct weir_filter) + (1 << WEIR_SPILL_BITS) * sizeof(struct weir_spill);
+	(void)printf("\nMemory in the kernel: %s of source tables and about %s of lists and "
+		     "limits, %s in all; each list entry "
+		     "%llu (IPv4) or %llu (IPv6) bytes more; for a moment twice the tables where a "
+		     "reload moves state.\n",
+		     weir_str_format_size(sources, tables),
+		     weir_str_format_size((lists + other) >> 20 << 20, rest),
+		     weir_str_format_size((sources + lists + other) >> 20 << 20, all),
+		     (unsigned long long)entry4, (unsigned long long)entry6);
+}
+
+static __u64 jiffy_ns(void)
+{
+	struct timespec t = {};
+
+	if (clock_getres(CLOCK_MONOTONIC_COARSE, &t) < 0 || t.tv_nsec < 1)
+		return 4000000;
+	return (__u64)t.tv_nsec;
+}
+
+int weir_cmd_check(const struct weir_args *a)
+{
+	const char *path = weir_conf_path(a), *name = path ? path : "built-in defaults";
+	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
+	struct weir_conf_problems problems = {};
+	struct weir_compiled *m = NULL;
+	struct weir_error e = {};
+	size_t errors, n[2] = {};
+	__u32 buckets4, buckets6;
+	int r = weir_conf_load(path, &c, &problems);
+
+	errors = print_problems(&problems, name);
+	if (r < 0)
+		return weir_fail(WEIR_EXIT_USAGE, "%s: %zu error%s", name, errors,
+				 errors == 1 ? "" : "s");
+	errors += check_files(c, name, n);
+	warn_interfaces(c, name);
+	warn_guarded(c, name);
+	buckets4 = (__u32)(c->packet_sources_bytes / sizeof(struct weir_bucket4));
+	buckets6 = (__u32)(c->packet_sources_bytes / sizeof(struct weir_bucket6));
+	if (weir_compile(c, NULL, NULL, buckets4, buckets6, jiffy_ns(), &m, &e) < 0) {
+		(void)weir_fail(0, "%s", e.text);
+		errors++;
+	}
+	if (errors) {
+		weir_compiled_free(m);
+		return weir_fail(WEIR_EXIT_USAGE, "%s: %zu error%s", name, errors,
+				 errors == 1 ? "" : "s");
+	}
+	weir_conf_explain(c, stdout);
+	print_capacity(c, m, buckets4, buckets6);
+	print_memory(c);
+	if (c->n_allow_files || c->n_block_files)
+		(void)printf("With their files the lists have %zu allow and %zu block entries.\n",
+			     n[WEIR_LIST_ALLOW], n[WEIR_LIST_BLOCK]);
+	weir_compiled_free(m);
+	(void)printf("\n%s is right.\n", name);
+	return fflush(stdout) == EOF ? WEIR_EXIT_FAILED : WEIR_EXIT_OK;
+}
