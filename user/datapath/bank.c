@@ -3,12 +3,12 @@
  * into memory. Called by datapath.c, apply.c and lists.c.
  */
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "user/datapath/datapath_int.h"
-#include "weir.skel.h"
 
 const struct weir_map_desc weir_map_desc[WEIR_MAP_MAX] = {
 	[WEIR_MAP_META] = {"meta", 0, WEIR_SET_ALONE},
@@ -33,10 +33,11 @@ const struct weir_map_desc weir_map_desc[WEIR_MAP_MAX] = {
 int weir_inner_new(struct weir_datapath *d, enum weir_map m, __u32 max_entries, int *ret_fd)
 {
 	const struct weir_inner_like *like = &d->like[m];
-	int btf_fd = d->skel ? bpf_object__btf_fd(d->skel->obj) : -1, fd;
+	int btf_fd = d->btf ? btf__fd(d->btf) : -1, fd;
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = like->flags);
 
-	if (btf_fd >= 0) { /* so that bpftool prints fields */
+	/* So that bpftool prints fields; and Linux 6.1 takes a map with types for unlike one without. */
+	if (btf_fd >= 0) {
 		opts.btf_fd = (__u32)btf_fd;
 		opts.btf_key_type_id = like->btf_key;
 		opts.btf_value_type_id = like->btf_value;

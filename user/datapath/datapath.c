@@ -3,6 +3,7 @@
 #include "user/datapath/datapath.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <linux/capability.h>
 #include <stdarg.h>
@@ -286,6 +287,7 @@ void weir_datapath_free(struct weir_datapath *d)
 		closep(&d->inner_fd[m][1]);
 	}
 	weir__destroy(d->skel);
+	btf__free(d->btf);
 	free(d->policy);
 	free(d->filter);
 	closep(&d->base_fd);

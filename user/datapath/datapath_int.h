@@ -16,6 +16,7 @@
 struct weir;
 struct bpf_object;
 struct bpf_map;
+struct btf;
 struct ring_buffer;
 
 /* --- which maps there are -------------------------------------------------------------------- */
@@ -89,6 +90,7 @@ struct weir_datapath {
 	enum weir_xdp_mode xdp_mode;
 
 	struct weir *skel; /* owns program and map descriptors */
+	struct btf *btf;   /* the object's types, for maps that libbpf does not make */
 	int prog_fd;
 	__u32 prog_id;
 	int map_fd[WEIR_MAP_MAX];

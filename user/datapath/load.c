@@ -3,6 +3,7 @@
  * a second instance that libxdp loads.
  */
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <string.h>
 
@@ -51,10 +52,35 @@ static int size_table(struct weir_datapath *d, struct weir *skel, enum weir_map 
 	return r < 0 ? r : bpf_map__set_inner_map_fd(weir_load_map(skel, m), *ret_template);
 }
 
+/* libbpf hands the object's types to the kernel at load, which is too late for the templates: a copy goes first. */
+static int load_types(struct weir_datapath *d, const struct weir *skel)
+{
+	const struct btf *types = bpf_object__btf(skel->obj);
+	__u32 size = 0;
+	const void *raw = types ? btf__raw_data(types, &size) : NULL;
+	struct btf *copy;
+	int r;
+
+	if (d->btf)
+		return 0;
+	if (!raw)
+		return -ENOENT;
+	copy = btf__new(raw, size);
+	if (!copy)
+		return -errno;
+	r = btf__load_into_kernel(copy);
+	if (r < 0) {
+		btf__free(copy);
+		return r;
+	}
+	d->btf = copy;
+	return 0;
+}
+
 static int prepare(struct weir_datapath *d, struct weir *skel, const int reuse[WEIR_MAP_MAX],
 		   int ret_template[2])
 {
-	int r = 0;
+	int r = load_types(d, skel);
 
 	read_templates(d, skel);
 	for (int m = 0; m < WEIR_MAP_MAX && r == 0; m++) {
