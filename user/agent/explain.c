@@ -36,7 +36,17 @@ static void lift_command(enum weir_list list, const struct weir_book_entry *e, c
 			       weir_agent_entry_where(e, where, sizeof(where)));
 }
 
-/* Entries that cover @who in all lists; of each list the first one live in *ret_first. */
+/* Does @e act for longer than @old? A forced block counts before one that the guard would spare. */
+static bool outlasts(const struct weir_book_entry *e, const struct weir_book_entry *old)
+{
+	__u32 force = e->flags & WEIR_ENTRY_FORCE;
+
+	if (!old || force != (old->flags & WEIR_ENTRY_FORCE))
+		return !old || force;
+	return old->expires_ns && (!e->expires_ns || e->expires_ns > old->expires_ns);
+}
+
+/* Entries that cover @who in all lists; of each list the one that acts longest in *ret_first. */
 static json_t *matching(struct weir_agent *a, const struct weir_prefix *who, __u64 now_ns,
 			const struct weir_book_entry *ret_first[WEIR_LIST_MAX])
 {
@@ -50,8 +60,7 @@ static json_t *matching(struct weir_agent *a, const struct weir_prefix *who, __u
 
 			if (!weir_prefix_contains(&e->prefix, who) || !is_live(e, now_ns))
 				continue;
-			/* a forced block counts before one that the guard would spare */
-			if (!ret_first[l] || (e->flags & WEIR_ENTRY_FORCE))
+			if (outlasts(e, ret_first[l]))
 				ret_first[l] = e;
 			o = weir_book_entry_json(a, (enum weir_list)l, e);
 			lift_command((enum weir_list)l, e, lift, sizeof(lift));

@@ -77,7 +77,7 @@ static int put_overrides(struct weir_agent *a, const struct weir_override *list,
 			 json_t *ret, struct weir_error *e)
 {
 	_cleanup_json_ json_t *lines = json_array();
-	struct weir_changes c = {.list = lines, .event = "limit-set"};
+	struct weir_changes c = {.list = lines};
 	struct weir_override *old;
 	size_t n_old = a->n_override;
 	struct weir_loaded l = {};
@@ -95,6 +95,11 @@ static int put_overrides(struct weir_agent *a, const struct weir_override *list,
 		r = weir_agent_put_in_force(a, &l, false, e);
 	}
 	if (r == 0) {
+		json_t *line;
+		size_t i;
+
+		json_array_foreach(lines, i, line) weir_log(WEIR_LOG_NOTICE, "limit-set", "what",
+							    "s", json_string_value(line), NULL);
 		weir_json_set(ret, "changes", json_incref(lines));
 	} else {
 		memcpy(a->override, old, sizeof(a->override));
@@ -192,6 +197,8 @@ static int set_pairs(struct weir_agent *a, const char *limit, const char *const 
 	r = weir_agent_load(a, &a->source, true, false, &l, e);
 	if (r == 0)
 		r = weir_conf_limit_set_all(l.conf, limit, pairs, n_pairs, e);
+	if (r < 0 && r != -ENOMEM)
+		r = -EINVAL; /* what was asked for is wrong, whatever it was */
 	weir_loaded_done(&l);
 	for (size_t i = 0; i < n_pairs && r == 0; i++) {
 		struct weir_override o = {.since_s = weir_now().wall_s};

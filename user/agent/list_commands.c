@@ -304,11 +304,10 @@ static int check_guard(struct weir_agent *a, const struct weir_prefix *p, bool f
 	(void)weir_prefix_format(&which->prefix, guard);
 	if (v == WEIR_GUARD_HITS && !force)
 		return weir_error_set(e, -EPERM,
-				      "%s is guarded: %s is %s%.128s; blocking it could lock you "
-				      "out (--force blocks it all the "
-				      "same)",
+				      "%s is guarded (%s: %s%.128s); blocking it could lock you "
+				      "out (--force does it all the same)",
 				      text, guard,
-				      which->origin == WEIR_ORIGIN_FILE ? "in never_block, " : "",
+				      which->origin == WEIR_ORIGIN_FILE ? "never_block, " : "",
 				      where);
 	if (v == WEIR_GUARD_HITS)
 		(void)snprintf(note, sizeof(note), "%s is guarded (%.128s) and is blocked by force",

@@ -301,6 +301,9 @@ static void set_mode_json(struct weir_agent *a, json_t *o, const struct weir_now
 {
 	weir_json_set_text(o, "mode", weir_mode_name(a->in_force));
 	set_time(o, "mode_since", a->mode_since_s);
+	weir_json_set_u64(o, "mode_age_s",
+			  now->wall_s > a->mode_since_s ? (__u64)(now->wall_s - a->mode_since_s)
+							: 0);
 	weir_json_set_text(o, "mode_by",
 			   a->mode.set	      ? a->mode.why
 			   : a->start_monitor ? "--monitor"

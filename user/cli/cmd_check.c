@@ -84,7 +84,7 @@ static void warn_guarded(const struct weir_conf *c, const char *name)
 static void print_capacity(const struct weir_conf *c, const struct weir_compiled *m, __u32 buckets4,
 			   __u32 buckets6)
 {
-	char a[WEIR_STR_MAX], b[WEIR_STR_MAX], wrap[WEIR_STR_MAX];
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
 
 	if (c->n_limits)
 		(void)printf("\nWhat each limit absorbs (new sources a second, before buckets fill "
@@ -94,17 +94,14 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 		const struct weir_limit *l = &m->policy.limit[i];
 
 		(void)printf(
-			"  %-24s %s IPv4, %s IPv6; rate exact to %.4f %%, state swept every %s\n",
-			c->limits[i].name,
+			"  %-24s %s IPv4, %s IPv6; rate exact to %.4f %%\n", c->limits[i].name,
 			weir_str_format_count(weir_compile_new_sources_per_second(&m->policy, i, 4,
 										  buckets4),
 					      a),
 			weir_str_format_count(weir_compile_new_sources_per_second(&m->policy, i, 6,
 										  buckets6),
 					      b),
-			100 * weir_compile_rate_error(&c->limits[i], l),
-			weir_str_format_duration(weir_compile_wrap_ns(l) / 4 / 1000000 * 1000000,
-						 wrap));
+			100 * weir_compile_rate_error(&c->limits[i], l));
 	}
 }
 

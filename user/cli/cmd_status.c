@@ -37,12 +37,13 @@ static void print_first_line(const json_t *s)
 	bool monitor = mode && !strcmp(mode, "monitor");
 	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
 	size_t n = json_array_size(json_object_get(s, "limits"));
+	char span[WEIR_SAY_MAX];
 
 	(void)printf("%s: %s %zu limit%s", weir_json_text_of(s, "instance"),
 		     monitor ? "MONITOR, drops nothing; watches" : "enforcing", n,
 		     n == 1 ? "" : "s");
 	print_interfaces_short(s);
-	(void)printf(" since %s, generation %llu, store local; passes %s/s, drops %s/s\n",
+	(void)printf(" since %s (%s), generation %llu, store local; passes %s/s, drops %s/s\n",
 		     since ? since : "?", (unsigned long long)weir_json_u64_of(s, "generation"),
 		     weir_str_format_count(rate(json_object_get(totals, "passed")), a),
 		     weir_str_format_count(rate(dropped), b));
@@ -147,7 +148,6 @@ static void print_tables(const json_t *s)
 {
 	const json_t *sources = json_object_get(s, "sources"), *lists = json_object_get(s, "lists");
 	__u64 bytes = 0;
-	char size[WEIR_STR_MAX];
 	json_t *o;
 	size_t i;
 	const char *name;
@@ -156,7 +156,7 @@ static void print_tables(const json_t *s)
 	print_family(sources, "IPv6", "slots6", "occupied6", "busy6");
 	json_array_foreach(json_object_get(s, "tables"), i, o) bytes +=
 		weir_json_u64_of(o, "bytes");
-	(void)printf("memory      %s in the kernel\n", weir_str_format_size(bytes, size));
+	(void)printf("memory      %.1f MiB in the kernel\n", (double)bytes / (1 << 20));
 	json_object_foreach((json_t *)(uintptr_t)lists, name, o)(void)
 		printf("list        %s: %llu entries (%llu of the file, %llu of list files, %llu "
 		       "by command, %llu found)\n",

@@ -200,7 +200,8 @@ static bool is_group(const char *word)
 
 static int unknown_command(int argc, char **argv)
 {
-	const char *names[64], *near;
+	static const char *const groups[] = {"block", "allow", "limit"};
+	const char *names[64], *near, *first;
 	char words[64];
 	size_t n = 0;
 
@@ -225,6 +226,10 @@ static int unknown_command(int argc, char **argv)
 	if (near)
 		return weir_fail(WEIR_EXIT_USAGE, "there is no command %s (did you mean weir %s?)",
 				 words, near);
+	first = weir_str_closest(argv[1], groups, ARRAY_LEN(groups));
+	if (first)
+		return weir_fail(WEIR_EXIT_USAGE, "there is no command %s (did you mean weir %s?)",
+				 words, first);
 	return weir_fail(WEIR_EXIT_USAGE, "there is no command %s (weir help lists them)", words);
 }
 

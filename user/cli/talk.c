@@ -282,6 +282,8 @@ static void print_lines(const json_t *reply, const char *key, const char *before
 
 void weir_print_notes(const json_t *reply)
 {
+	(void)fflush(
+		stdout); /* what the notes are about comes first; its failure shows at the end */
 	print_lines(reply, "problems", "weir: ");
 	print_lines(reply, "notes", "note: ");
 }
