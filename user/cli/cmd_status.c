@@ -44,7 +44,8 @@ static void print_first_line(const json_t *s)
 		     n == 1 ? "" : "s");
 	print_interfaces_short(s);
 	(void)printf(" since %s (%s), generation %llu, store local; passes %s/s, drops %s/s\n",
-		     since ? since : "?", (unsigned long long)weir_json_u64_of(s, "generation"),
+		     since ? since : "?", weir_say_span(weir_json_u64_of(s, "mode_age_s"), span),
+		     (unsigned long long)weir_json_u64_of(s, "generation"),
 		     weir_str_format_count(rate(json_object_get(totals, "passed")), a),
 		     weir_str_format_count(rate(dropped), b));
 }
