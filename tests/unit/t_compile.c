@@ -559,6 +559,12 @@ static void units_in_force_are_kept_while_they_are_right(void **state)
 	new = limits_compile(l, old);
 	assert_false(new->new_tables);
 	assert_int_equal(new->policy.limit[0].frac_bits, old->policy.limit[0].frac_bits);
+	weir_compiled_free(new);
+	/* but not beyond: at another rate they would let the word wrap sooner than it must */
+	l->item[0].rate = 20000;
+	l->item[0].rate_per_ns = SEC;
+	new = limits_compile(l, old);
+	assert_int_equal(new->policy.limit[0].frac_bits, 0);
 	weir_compiled_free(old);
 	weir_compiled_free(new);
 	free(l);

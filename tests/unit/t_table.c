@@ -646,6 +646,8 @@ static void a_copy_keeps_penalties(void **state)
 			2010000000);
 	assert_in_range(state_of(&w, sources[0], 4, NOW + 5 * SEC).blocked_ns, 1990000000,
 			2010000000);
+	assert_int_equal(state_of(&w, sources[0], 1, NOW + 8 * SEC).blocked_ns, 0);
+	assert_int_equal(state_of(&w, sources[0], 4, NOW + 8 * SEC).blocked_ns, 0);
 	/* none at all any more: out of tokens, but not blocked */
 	n[4].block_for_ns = 0;
 	assert_int_equal(world_change(&w, NOW + 6 * SEC), 0);
@@ -712,8 +714,11 @@ static void a_region_outside_the_table_is_left_alone(void **state)
 	struct weir_sweep s = {};
 
 	(void)state;
+	assert_true(charge(&w, "198.51.100.7", 0, 1, NOW));
+	assert_true(charge(&w, "2001:db8::1", 0, 1, NOW));
 	w.t.buckets4 = 16;
 	w.t.buckets6 = 0;
+	assert_int_equal(state_of(&w, "198.51.100.7", 0, NOW).used, 0);
 	assert_int_equal(state_of(&w, "2001:db8::1", 0, NOW).used, 0);
 	weir_table_sweep(&w.t, NOW, 0, ~0u, &s);
 	weir_table_reset(&w.t, 0, NULL, 0);

@@ -50,19 +50,17 @@ static bool same_identity(const struct weir_limit_name *a, const struct weir_lim
 	       a->prefix6 == b->prefix6;
 }
 
-/* A free index, else that of the limit which has been gone longest. There is always one: of 64, at most 32 are live in
- * the old policy and at most 32 in the new one.
+/* A free index, else that of the limit which has been gone longest: of 64, at most 32 are live now, and those that were
+ * until now, for which the program may still count, have been gone for the shortest time.
  */
-static int spare_stat(const struct weir_limit_name *names, const struct weir_limit_name *old_names)
+static int spare_stat(const struct weir_limit_name *names)
 {
 	int i, best = -1;
 
 	for (i = 0; i < WEIR_STATS_MAX; i++) {
 		if (!names[i].name[0])
 			return i;
-		if (names[i].live || (old_names && old_names[i].live))
-			continue;
-		if (best < 0 || names[i].limit > names[best].limit)
+		if (!names[i].live && (best < 0 || names[i].limit > names[best].limit))
 			best = i;
 	}
 	return best;
@@ -101,7 +99,7 @@ static int assign_stats(const struct weir_conf *conf, const struct weir_limit_na
 	for (i = 0; i < conf->n_limits; i++) {
 		if (c->policy.limit[i].stat != WEIR_NO_LIMIT)
 			continue;
-		s = spare_stat(c->names, old_names);
+		s = spare_stat(c->names);
 		if (s < 0)
 			return weir_error_set(e, -ENOSPC, "no counter left for limit %s",
 					      conf->limits[i].name);
