@@ -34,6 +34,8 @@ static __always_inline bool lists_may_match(const struct weir_filter *f, const s
 		prefix = weir_filter_prefix6(p->src.word[0]);
 	}
 	exact &= (1 << WEIR_FILTER_BITS) - 1;
+	/* The compiler knows that a swapped half-word has 16 bits; the verifier of 6.1 and 6.12 does not. */
+	__asm__ volatile("" : "+r"(prefix));
 	prefix &= (1 << WEIR_FILTER_BITS) - 1;
 	return (f->exact_bits[exact >> 6] >> (exact & 63) |
 		f->prefix_bits[prefix >> 6] >> (prefix & 63)) &
