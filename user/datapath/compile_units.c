@@ -9,10 +9,10 @@
 #include "weir/algo.h"
 
 /* A bucket's clock is always taken times 2^32: the finest that algo_bucket.h allows. */
-#define SHIFT	    32
-#define MULT_WANTED (1u << 12) /* rate exact to 0.012 % */
-#define MAX_FRAC    31
-#define MAX_RANGE   (1u << 31) /* 2 * burst + block: half of the values must mean "idle" */
+#define SHIFT	     32
+#define MULT_WANTED  (1u << 12) /* rate exact to 0.012 % */
+#define MAX_FRAC     31
+#define MAX_RANGE    (1u << 31) /* 2 * burst + block: half of the values must mean "idle" */
 #define MAX_PENALTY  (1u << 31)
 #define ONE_WORD_MAX 20 /* bits of count in a one-word window */
 #define SLIDING_MAX  ((1u << WEIR_SLIDING_COUNT_BITS) - 1)
@@ -26,7 +26,7 @@
 #define COARSE_BURST_JIFFIES  16
 #define COARSE_WINDOW_JIFFIES 64
 
-	typedef unsigned __int128 u128;
+typedef unsigned __int128 u128;
 
 /* --- token bucket ---- */
 

@@ -246,7 +246,8 @@ void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, 
 	}
 	if (q < n) {
 		st.blocked_ns =
-			(__u64)weir_bucket_debt(words[q], (__u32)(now_ns >> 20), 0, l->block_ms) << 20;
+			(__u64)weir_bucket_debt(words[q], (__u32)(now_ns >> 20), 0, l->block_ms)
+			<< 20;
 		if (st.blocked_ns > st.retry_ns)
 			st.retry_ns = st.blocked_ns;
 	}

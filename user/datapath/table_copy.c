@@ -28,8 +28,8 @@ struct state {
 static __u32 bucket_word(const struct weir_limit *was, const struct weir_limit *is, __u32 word,
 			 __u64 now_ns)
 {
-	__u64 debt = weir_bucket_debt(word, weir_ticks(now_ns, was->mult, was->shift),
-				      was->burst, was->block);
+	__u64 debt = weir_bucket_debt(word, weir_ticks(now_ns, was->mult, was->shift), was->burst,
+				      was->block);
 	__u64 rest = 0, ticks;
 
 	if (!debt)
