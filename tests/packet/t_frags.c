@@ -67,6 +67,19 @@ static void big_tcp_with_a_zero_length_passes(void **state)
 	xdp_expect_bytes(x, stretch(&v6, 9000), 9000, FRAGS, XDP_DROP, WEIR_DROP_TCP_TRUNCATED);
 }
 
+static void byte_limits_charge_all_buffers(void **state)
+{
+	struct xdp_run *x = xdp_run(LIMITS("{name: a, rate: 20000 B/s, burst: 20000 B}"));
+	struct pkt p = PKT(ETH(), IP4(), UDP(), PAY(7958)); /* 8000 bytes */
+
+	(void)state;
+	xdp_expect_bytes(x, p.data, p.len, FRAGS, XDP_PASS, WEIR_PASS_DEFAULT);
+	xdp_expect_bytes(x, p.data, p.len, FRAGS, XDP_PASS, WEIR_PASS_DEFAULT);
+	xdp_expect_bytes(x, p.data, p.len, FRAGS, XDP_DROP, WEIR_DROP_LIMIT); /* 4000 are left */
+	xdp_advance_ms(x, 201);
+	xdp_expect_bytes(x, p.data, p.len, FRAGS, XDP_PASS, WEIR_PASS_DEFAULT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -74,6 +87,7 @@ int main(void)
 		cmocka_unit_test(length_is_checked_against_all_buffers),
 		cmocka_unit_test(headers_beyond_the_first_buffer_have_a_reason),
 		cmocka_unit_test(big_tcp_with_a_zero_length_passes),
+		cmocka_unit_test(byte_limits_charge_all_buffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
