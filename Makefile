@@ -70,11 +70,14 @@ PACKET     := $(patsubst %.c,$(B)/%,$(wildcard tests/packet/t_*.c))
 NETNS      := $(patsubst %.c,$(B)/%,$(wildcard tests/netns/t_*.c))
 FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
+DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(wildcard tests/demo/*.c))
 BENCH      := $(if $(wildcard tests/bench/bench.c),$(B)/weir-bench)
 TESTS      := $(UNIT) $(PACKET) $(NETNS)
 
-.PHONY: all check check-vm install uninstall demo test bench lint format clean help tests
+.PHONY: all all-demo check check-vm install uninstall demo test bench lint format clean help tests
 all: $(B)/weir $(BPF_OBJ) $(GEN) ## build the agent, the BPF object and the traffic generator
+
+all-demo: all $(DEMO)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,17 +109,19 @@ $(B)/weir-gen: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/gen
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(B)/weir-bench: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c))) $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+$(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
 $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c) -o $@ $(LDLIBS_)
 
-tests: all $(TESTS) $(BENCH) ## build every test
+tests: all $(TESTS) $(BENCH) $(DEMO) ## build every test
 # For scripts/lint: everything compiled and nothing linked; and the flags, to compile one header alone.
 .PHONY: objects flags
 objects: $(USER_OBJ) $(LIB_OBJ) $(patsubst %.c,$(B)/%.o,$(wildcard user/main.c) $(filter-out %.bpf.c,\
-         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/gen/*.c tests/bench/*.c)))
+         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/gen/*.c tests/bench/*.c tests/demo/*.c)))
 flags:
 	@printf '%s\n' "$(subst ",\",$(CPPFLAGS_) $(CFLAGS_) $(TESTFLAGS))" "$(BPFFLAGS)"
 .SECONDARY:
@@ -129,7 +134,7 @@ check-vm: tests ## the packet and namespace tests on stock Debian kernels in QEM
 fuzz: $(FUZZ)
 bench: tests ## what a packet costs: XDP_DROP, peers and weir in one run; writes build/bench.json
 	$(Q)$(B)/weir-bench --json build/bench.json
-demo: all ## scripts/demo
+demo: ## scripts/demo
 	$(Q)scripts/demo
 test: ## scripts/test
 	$(Q)scripts/test
