@@ -260,6 +260,8 @@ static __always_inline __u32 judge_group4(struct charge *k, __u32 g, __u32 match
 		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
 	hit = scan4(b, tag);
 	if (hit < 0) {
+		if (!(matched & group->limits))
+			return 0; /* asked for a penalty alone, and there is none: no reason to claim */
 		idle_params(k->pol, group, k->now_ns, WEIR_WORDS4, &idle);
 		hit = claim4(b, tag, idle.word, k->count);
 	}
@@ -293,6 +295,8 @@ static __always_inline __u32 judge_group6(struct charge *k, __u32 g, __u32 match
 		return JUDGED(WEIR_PASS_NO_STATE, WEIR_NO_LIMIT);
 	hit = scan6(b, tag);
 	if (hit < 0) {
+		if (!(matched & group->limits))
+			return 0; /* asked for a penalty alone, and there is none: no reason to claim */
 		idle_params(k->pol, group, k->now_ns, WEIR_WORDS6, &idle);
 		hit = claim6(b, tag, idle.word, k->count);
 		if (hit >= 0 && hit < WEIR_WAYS && group->prefix_len > 64)

@@ -221,6 +221,36 @@ static void groups_have_slots_of_their_own(void **state)
 	xdp_expect_counter(x, bucket_full, 0);
 }
 
+static void spill_of_one_group_is_no_spill_of_the_next(void **state)
+{
+	struct xdp_run *x = xdp_run_sized(
+		LIMITS("{name: one, rate: 1/s, burst: 9}",
+		       "{name: net, rate: 1/s, burst: 5, ipv4_prefix: 24, block_for: 9s}"),
+		2);
+
+	(void)state;
+	for (unsigned h = 1; h <= 5; h++)
+		xdp_pass(x, source4(1, h));
+	xdp_expect_counter(x, bucket_full, 1); /* the fifth, of the first group */
+	xdp_drop(x, source4(1, 5));
+	xdp_expect(x, source4(1, 6), XDP_DROP, WEIR_DROP_PENALTY);
+}
+
+static void packet_that_no_limit_matches_claims_no_slot(void **state)
+{
+	struct xdp_run *x = xdp_run_sized(LIMITS("{name: syn, match: {protocol: tcp, tcp_flags: "
+						 "{set: [syn]}}, rate: 9/s, block_for: 10s}"),
+					  1);
+
+	(void)state;
+	for (unsigned h = 1; h < 20; h++) {
+		xdp_pass(x, source4(1, h));
+		xdp_pass(x, source6(1, h));
+	}
+	xdp_expect_counter(x, claims, 0);
+	xdp_expect_counter(x, bucket_full, 0);
+}
+
 static void four_or_more_limits_go_on_in_another_group(void **state)
 {
 	struct xdp_run *x = xdp_run_sized(
@@ -282,6 +312,8 @@ int main(void)
 		cmocka_unit_test(spilled_source_is_never_penalised),
 		cmocka_unit_test(highest_of_duplicate_slots_counts),
 		cmocka_unit_test(groups_have_slots_of_their_own),
+		cmocka_unit_test(spill_of_one_group_is_no_spill_of_the_next),
+		cmocka_unit_test(packet_that_no_limit_matches_claims_no_slot),
 		cmocka_unit_test(four_or_more_limits_go_on_in_another_group),
 		cmocka_unit_test(polite_sources_keep_every_packet_in_a_flood_of_random_ones),
 	};
