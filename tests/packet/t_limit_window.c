@@ -90,6 +90,22 @@ static void sliding_counter_forgets_evenly(void **state)
 	assert_int_equal(xdp_send_many(x, &p, 150), 100);
 }
 
+static void older_clock_meets_no_share_of_the_window_before(void **state)
+{
+	struct xdp_run *x = xdp_run(
+		LIMITS("{name: s, algorithm: sliding-window-counter, limit: 100, window: 10s}"));
+	struct pkt p = SRC4("198.51.100.1");
+
+	(void)state;
+	xdp_set_clock(x, 100 * XDP_SECOND);
+	assert_int_equal(xdp_send_many(x, &p, 60), 60);
+	xdp_set_clock(x, 110 * XDP_SECOND);
+	assert_int_equal(xdp_send_many(x, &p, 30), 30);
+	/* Another CPU's reading is older: 90 count as at the start of the stored window. */
+	xdp_set_clock(x, 110 * XDP_SECOND - 1);
+	assert_int_equal(xdp_send_many(x, &p, 30), 10);
+}
+
 static void sliding_counter_of_bytes_and_ipv6(void **state)
 {
 	struct xdp_run *x = xdp_run(LIMITS(
@@ -182,6 +198,7 @@ int main(void)
 		cmocka_unit_test(fixed_window_of_bytes_counts_frames),
 		cmocka_unit_test(older_clock_counts_in_the_stored_window),
 		cmocka_unit_test(sliding_counter_forgets_evenly),
+		cmocka_unit_test(older_clock_meets_no_share_of_the_window_before),
 		cmocka_unit_test(sliding_counter_of_bytes_and_ipv6),
 		cmocka_unit_test(windows_block_for_a_fixed_time),
 		cmocka_unit_test(monitor_windows_stop_nothing),

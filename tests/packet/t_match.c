@@ -80,6 +80,11 @@ static void tcp_flags(void **state)
 	YES(IP4(), TCP(.flags = PKT_ZERO));
 	YES(IP4(), TCP(.ece = true));
 	NO(IP4(), TCP(.rst = true));
+	x = MATCH("{protocol: [tcp, udp], tcp_flags: {clear: [syn]}}");
+	YES(IP4(), TCP(.ack = true));
+	NO(IP4(), TCP(.syn = true));
+	NO(IP4(), UDP()); /* it has no flags that could be clear */
+	NO(IP4(.frag_off = 4, .proto = 6), PAY(20));
 }
 
 static void ports_and_ranges(void **state)
