@@ -25,7 +25,8 @@ enum weir_adoption {
 
 /* Loads the program. Mounts bpffs at conf->bpffs if nothing is mounted there; makes conf->bpffs/conf->instance; adopts
  * pinned maps whose ABI and layout match (else the maps of a weir program that is attached to one of the interfaces);
- * pins maps and program. Attaches nothing. Needs CAP_BPF + CAP_NET_ADMIN (root).
+ * pins maps and program (at the first apply, where maps were made anew). Attaches nothing: apply comes first, then
+ * attach. Needs root (CAP_SYS_ADMIN, to open maps by id, and CAP_NET_ADMIN). -EBUSY: another agent has the instance.
  */
 int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret,
 		       struct weir_error *e);

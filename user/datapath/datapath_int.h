@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Inside of the datapath object: shared by the files of this folder that make up struct weir_datapath, and by nobody
  * else. Who does what: load.c the BPF object, adopt.c what an earlier agent left, pin.c bpffs, bank.c maps inside
- * maps, apply.c a new policy, lists.c entries, attach*.c interfaces, counters.c and events.c reading.
+ * maps, apply.c a new policy, lists.c entries, attach*.c interfaces, prog.c whose program is there,
+ * counters.c and events.c reading.
  */
 #ifndef WEIR_USER_DATAPATH_INT_H
 #define WEIR_USER_DATAPATH_INT_H
