@@ -144,7 +144,7 @@ static const struct weir_option help_options[] = {
 };
 static const struct weir_option request_options[] = {
 	{.name = "ip", .value = "A", .help = "the client's address"},
-	{.name = "header", .value = "K:V", .many = true, .help = "a header"},
+	{.name = "header", .value = "K:V", .many = true, .help = "a header of the request"},
 	{.name = "peek", .help = "charge nothing"},
 	END,
 };

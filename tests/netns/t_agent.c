@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The whole of it: the program weir as agent and as commands, on a veth pair with real frames. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/gen.h"
+#include "lib/netns.h"
+#include "lib/run.h"
+#include "lib/wait.h"
+
+#define WAIT_MS 15000
+
+static char weir[512]; /* the program */
+
+struct fix {
+	struct lab lab;
+	char dir[64], conf[96], socket[96], log[96], list[96];
+	pid_t agent;
+	char out[1 << 20];
+};
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	(void)fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void write_conf(struct fix *f, const char *rest)
+{
+	char text[2048];
+
+	(void)snprintf(text, sizeof(text),
+		       "interfaces: [weir0]\nstate_dir: %s/state\nadmin: {listen: %s}\nmemory: "
+		       "{packet_sources: 1 MB}\n%s",
+		       f->dir, f->socket, rest);
+	write_file(f->conf, text);
+}
+
+#define LIMIT "packet_limits:\n  - {name: per-source, per: source, rate: 6/m, burst: 1000}\n"
+#define BLOCK                                                                                      \
+	"packet_limits:\n  - {name: udp, match: {protocol: udp}, per: source, rate: 6/m, burst: "  \
+	"1000, block_for: 60s}\n"
+
+/* Runs a command in the agent's namespace; returns its exit status, output in f->out. */
+static int say(struct fix *f, const char *const argv[])
+{
+	return run_cmdv(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), argv);
+}
+#define weir(...) say(f, (const char *const[]){weir, __VA_ARGS__, NULL})
+
+static void expect(struct fix *f, int status, int want, const char *words)
+{
+	if (status != want || !strstr(f->out, words))
+		fail_msg("exit status %d, not %d with \"%s\": %.800s", status, want, words, f->out);
+}
+
+static json_t *ask(struct fix *f, const char *const argv[])
+{
+	json_error_t e;
+	json_t *j;
+
+	assert_int_equal(say(f, argv), 0);
+	j = json_loads(f->out, 0, &e);
+	if (!j)
+		fail_msg("%s: %s", e.text, f->out);
+	return j;
+}
+
+static bool answers(struct fix *f)
+{
+	return weir("status") == 0;
+}
+
+static void start(struct fix *f)
+{
+	int fd = open(f->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	const char *const argv[] = {weir, "run", "-c", f->conf, NULL};
+
+	assert_int_equal(run_start(f->lab.netns_fd[LAB_WEIR], fd, argv, &f->agent), 0);
+	(void)close(fd);
+	assert_true(wait_for(answers(f), WAIT_MS));
+}
+
+static void stop(struct fix *f, int number)
+{
+	if (f->agent <= 0)
+		return;
+	(void)kill(f->agent, number);
+	assert_int_equal(run_wait(f->agent, WAIT_MS), number == SIGTERM ? 0 : 128 + number);
+	f->agent = 0;
+}
+
+static int set_up(void **state)
+{
+	struct fix *f = calloc(1, sizeof(*f));
+	char err[LAB_ERR_BYTES];
+
+	if (!f || lab_open(&f->lab, NULL, err))
+		return -1;
+	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/weir-e2e-XXXXXX");
+	if (!mkdtemp(f->dir))
+		return -1;
+	(void)snprintf(f->conf, sizeof(f->conf), "%s/weir.yaml", f->dir);
+	(void)snprintf(f->socket, sizeof(f->socket), "%s/admin.sock", f->dir);
+	(void)snprintf(f->log, sizeof(f->log), "%s/log", f->dir);
+	(void)snprintf(f->list, sizeof(f->list), "%s/drop.netset", f->dir);
+	(void)setenv("WEIR_SOCKET", f->socket, 1);
+	write_conf(f, LIMIT);
+	*state = f;
+	start(f);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fix *f = *state;
+
+	if (f->agent > 0)
+		(void)run_stop(f->agent, WAIT_MS);
+	(void)weir("detach", "-c", f->conf);
+	(void)run_cmd(0, f->out, sizeof(f->out), "rm", "-r", f->dir);
+	lab_close(&f->lab);
+	free(f);
+	return 0;
+}
+
+static void flood(struct fix *f, uint64_t frames)
+{
+	struct gen_opts o = {.dev = "gen0",
+			     .netns_fd = f->lab.netns_fd[LAB_GEN],
+			     .src = "198.51.100.9"};
+	struct gen_result result;
+	char err[GEN_ERR_BYTES];
+	struct gen *g;
+
+	if (gen_open(&o, err, sizeof(err), &g))
+		fail_msg("%s", err);
+	assert_int_equal(gen_run(g, frames, 0, &result), 0);
+	gen_close(g);
+	assert_int_equal(result.frames, frames);
+}
+
+/* Packets of a reason ("reasons" or "would"). */
+static uint64_t counted(struct fix *f, const char *key, const char *reason)
+{
+	json_t *s = ask(f, (const char *const[]){weir, "status", "--json", NULL}), *o;
+	uint64_t n = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, key), i,
+			   o) if (!strcmp(json_string_value(json_object_get(o, "reason")), reason))
+		n = (uint64_t)json_integer_value(json_object_get(o, "packets"));
+	json_decref(s);
+	return n;
+}
+
+static void a_flood_is_shed_and_everything_tells_of_it(void **state)
+{
+	struct fix *f = *state;
+
+	flood(f, 50000);
+	assert_true(wait_for(counted(f, "reasons", "drop_limit") > 40000, WAIT_MS));
+	expect(f, weir("status"), 0, "enforcing 1 limit on weir0 (native)");
+	expect(f, weir("explain", "198.51.100.9"), 0, "limit per-source is used up");
+	expect(f, weir("events"), 0, "source=198.51.100.9");
+	expect(f, weir("events", "--limit", "per-source", "--json"), 0, "\"limit\":\"per-source\"");
+	expect(f, weir("top", "--once"), 0, "198.51.100.9");
+	expect(f, weir("limit", "list"), 0, "per-source");
+	expect(f, weir("limit", "reset", "per-source", "--ip", "198.51.100.9"), 0, "forgotten");
+	expect(f, weir("explain", "198.51.100.9"), 0, "nothing counted");
+}
+
+static void a_block_acts_and_lifting_it_too(void **state)
+{
+	struct fix *f = *state;
+
+	expect(f, weir("block", "add", "198.51.100.0/24", "--for", "10m", "--reason", "test"), 0,
+	       "is blocked, until");
+	flood(f, 500);
+	assert_true(wait_for(counted(f, "reasons", "drop_block") == 500, WAIT_MS));
+	expect(f, weir("explain", "198.51.100.9"), 0, "weir block del 198.51.100.0/24");
+	expect(f, weir("block", "del", "198.51.100.0/24"), 0, "1 entry deleted");
+	flood(f, 500);
+	assert_true(wait_for(counted(f, "reasons", "pass_default") >= 500, WAIT_MS));
+	assert_int_equal(counted(f, "reasons", "drop_block"), 500);
+}
+
+static void block_for_is_explained_and_lifted(void **state)
+{
+	struct fix *f = *state;
+
+	write_conf(f, BLOCK);
+	expect(f, weir("reload"), 0, "limit udp: added");
+	flood(f, 5000);
+	expect(f, weir("explain", "198.51.100.9"), 0, "it exceeded limit udp");
+	expect(f, weir("explain", "198.51.100.9"), 0, "weir limit reset udp --ip 198.51.100.9");
+	expect(f, weir("limit", "reset", "udp", "--ip", "198.51.100.9"), 0, "forgotten");
+	expect(f, weir("explain", "198.51.100.9"), 0, "its packets pass");
+}
+
+static void monitor_mode_drops_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	expect(f, weir("mode", "monitor", "--for", "10m"), 0, "monitor mode for 10 min");
+	flood(f, 5000);
+	assert_true(wait_for(counted(f, "would", "drop_limit") > 3000, WAIT_MS));
+	assert_int_equal(counted(f, "reasons", "drop_limit"), 0);
+	expect(f, weir("status"), 0, "enforce again in");
+	expect(f, weir("mode", "enforce"), 0, "enforce mode");
+}
+
+static void own_addresses_and_gateways_are_guarded(void **state)
+{
+	struct fix *f = *state;
+
+	expect(f, weir("block", "add", "192.0.2.2"), 1, "own address on weir0");
+	expect(f, weir("block", "add", "192.0.2.1"), 1, "default gateway");
+	expect(f, weir("block", "add", "0.0.0.0/0", "--for", "1m"), 0, "stay reachable");
+	/* a new address is guarded as soon as the kernel has it */
+	assert_int_equal(run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "ip", "address",
+				 "add", "203.0.113.77/24", "dev", "weir0"),
+			 0);
+	assert_true(wait_for((weir("explain", "203.0.113.77"), strstr(f->out, "guarded") != NULL),
+			     WAIT_MS));
+}
+
+static void kill_9_leaves_all_in_force_and_the_next_agent_takes_over(void **state)
+{
+	struct fix *f = *state;
+
+	expect(f, weir("block", "add", "203.0.113.9"), 0, "is blocked");
+	flood(f, 5000);
+	stop(f, SIGKILL);
+	expect(f, weir("status"), 1, "no agent answers on");
+	flood(f, 5000); /* nobody is there, and it is dropped all the same */
+	start(f);
+	assert_true(counted(f, "reasons", "drop_limit") > 8000);
+	expect(f, weir("status"), 0, "took over the maps of an earlier agent");
+	expect(f, weir("block", "list"), 0, "203.0.113.9");
+}
+
+static void a_second_agent_is_refused(void **state)
+{
+	struct fix *f = *state;
+
+	expect(f, weir("run", "-c", f->conf), 1, "another agent of instance weir");
+	assert_true(answers(f));
+}
+
+static void sighup_with_a_broken_file_changes_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	write_conf(f, LIMIT "nonsense: 1\n");
+	assert_int_equal(kill(f->agent, SIGHUP), 0);
+	assert_true(wait_for((weir("status"), strstr(f->out, "the last reload failed") != NULL),
+			     WAIT_MS));
+	expect(f, weir("reload"), 2, "nonsense");
+	expect(f, weir("status"), 0, "enforcing 1 limit");
+	expect(f, run_cmd(0, f->out, sizeof(f->out), "cat", f->log), 0, "reload-failed");
+}
+
+/* @n addresses from 10.0.0.0 on. */
+static void write_list(struct fix *f, unsigned n)
+{
+	FILE *file = fopen(f->list, "we");
+
+	for (unsigned i = 0; i < n; i++)
+		(void)fprintf(file, "10.%u.%u.%u\n", i >> 16, i >> 8 & 255, i & 255);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void a_long_list_is_loaded_all_or_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	write_file(f->list, "10.0.0.1\n# fine\nnot an address\n10.0.0.3/33\n");
+	expect(f, weir("block", "load", f->list), 2, "drop.netset:3:");
+	expect(f, weir("block", "list"), 0, "the list is empty");
+	write_list(f, 65536 + 100);
+	expect(f, weir("block", "load", f->list), 1, "100 too many");
+	expect(f, weir("block", "list"), 0, "the list is empty");
+	write_list(f, 60000);
+	expect(f, weir("block", "load", f->list, "--for", "1h"), 0, "60000 added");
+	expect(f, weir("explain", "10.0.200.7"), 0, "its packets are dropped");
+	expect(f, weir("block", "list", "--json"), 0, "10.0.0.77");
+	stop(f, SIGTERM);
+	start(f);
+	expect(f, weir("explain", "10.0.200.7"), 0, "its packets are dropped");
+	expect(f, weir("block", "del", "--origin", "drop.netset"), 0, "60000 entries deleted");
+	expect(f, weir("block", "list"), 0, "the list is empty");
+}
+
+static void events_are_followed_as_they_come(void **state)
+{
+	struct fix *f = *state;
+	char path[96];
+	pid_t follower;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/events", f->dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(run_start(f->lab.netns_fd[LAB_WEIR], fd,
+				   (const char *const[]){weir, "events", "--follow", NULL},
+				   &follower),
+			 0);
+	(void)close(fd);
+	assert_true(wait_for((flood(f, 2000), run_cmd(0, f->out, sizeof(f->out), "cat", path),
+			      strstr(f->out, "source=198.51.100.9") != NULL),
+			     WAIT_MS));
+	(void)run_stop(follower, WAIT_MS);
+}
+
+static bool is_attached(struct fix *f)
+{
+	(void)run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "ip", "link", "show",
+		      "dev", "weir0");
+	return strstr(f->out, "xdp") != NULL;
+}
+
+static void detach_works_with_and_without_an_agent(void **state)
+{
+	struct fix *f = *state;
+
+	assert_true(is_attached(f));
+	expect(f, weir("detach", "-i", "nosuch0"), 1, "not attached to nosuch0");
+	expect(f, weir("detach"), 0, "detached from weir0");
+	assert_true(wait_for(!is_attached(f), WAIT_MS));
+	expect(f, weir("status"), 0, "NOT protected");
+	expect(f, weir("reload"), 0, "");
+	assert_true(is_attached(f));
+	stop(f, SIGTERM);
+	assert_true(is_attached(f));
+	expect(f, weir("detach", "-c", f->conf), 0, "no agent was running");
+	assert_true(wait_for(!is_attached(f), WAIT_MS));
+}
+
+static void an_interface_that_comes_back_is_protected_again(void **state)
+{
+	struct fix *f = *state;
+	const int ns = f->lab.netns_fd[LAB_WEIR];
+
+	write_conf(f, LIMIT);
+	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "ip", "link", "add", "vb0", "type",
+				 "veth", "peer", "name", "vb1"),
+			 0);
+	{
+		char text[1024];
+
+		(void)snprintf(
+			text, sizeof(text),
+			"interfaces: [weir0, vb0]\nstate_dir: %s/state\nadmin: {listen: %s}\n"
+			"memory: {packet_sources: 1 MB}\n" LIMIT,
+			f->dir, f->socket);
+		write_file(f->conf, text);
+	}
+	expect(f, weir("reload"), 0, "interfaces: + vb0");
+	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "ip", "link", "del", "vb0"), 0);
+	assert_true(wait_for((weir("status"), strstr(f->out, "vb0 is NOT protected") != NULL),
+			     WAIT_MS));
+	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "ip", "link", "add", "vb0", "type",
+				 "veth", "peer", "name", "vb1"),
+			 0);
+	assert_true(wait_for((weir("status"), strstr(f->out, "NOT protected") == NULL), WAIT_MS));
+}
+
+static void the_service_manager_is_told(void **state)
+{
+	struct fix *f = *state;
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	char text[512] = "";
+	ssize_t n;
+
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", f->dir);
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	(void)setenv("NOTIFY_SOCKET", a.sun_path, 1);
+	stop(f, SIGTERM);
+	start(f);
+	(void)unsetenv("NOTIFY_SOCKET");
+	assert_true(wait_for((n = recv(fd, text, sizeof(text) - 1, 0)) > 0, WAIT_MS));
+	text[n] = '\0';
+	assert_non_null(strstr(text, "READY=1"));
+	assert_int_equal(kill(f->agent, SIGHUP), 0);
+	assert_true(wait_for((n = recv(fd, text, sizeof(text) - 1, 0)) > 0, WAIT_MS));
+	text[n] = '\0';
+	assert_non_null(strstr(text, "RELOADING=1\nMONOTONIC_USEC="));
+	assert_true(wait_for((n = recv(fd, text, sizeof(text) - 1, 0)) > 0, WAIT_MS));
+	(void)close(fd);
+}
+
+static void wrong_use_has_its_sentence_and_exit_status(void **state)
+{
+	struct fix *f = *state;
+	char missing[128];
+
+	(void)snprintf(missing, sizeof(missing), "%s/missing.yaml", f->dir);
+	expect(f, weir("nonsense"), 2, "no command nonsense");
+	expect(f, weir("block", "add", "192.0.2.9/24"), 2, "192.0.2.0/24 would be right");
+	expect(f, weir("block", "add"), 2, "needs an argument");
+	expect(f, weir("status", "--socket", "/nonexistent/socket"), 1, "no agent");
+	expect(f, weir("check", "-c", missing), 2, "missing.yaml");
+	expect(f, weir("check", "-c", f->conf), 0, "is right");
+	expect(f, weir("limit", "push"), 2, "shared store");
+	expect(f, weir("request", "GET", "/"), 2, "request layer");
+	expect(f, weir("explain", "--user", "x"), 2, "request layer");
+	expect(f, weir("doctor", "-c", f->conf), 0, "ok");
+	expect(f, weir("doctor", "-i", "nosuch0"), 1, "nosuch0");
+	expect(f, weir("version"), 0, "weir ");
+	expect(f, weir("help", "--man"), 0, ".Dt WEIR 8");
+	stop(f, SIGTERM);
+	expect(f, weir("run", "-c", missing), 2, "missing.yaml");
+	expect(f, weir("run", "-c", f->conf, "-i", "nosuch0"), 2,
+	       "nosuch0 does not exist (there is: ");
+}
+
+/* build/weir beside build/tests/netns/t_agent. */
+static void find_program(void)
+{
+	const char *build = getenv("WEIR_BUILD");
+	char path[400];
+	ssize_t n;
+
+	if (build) {
+		(void)snprintf(weir, sizeof(weir), "%s/weir", build);
+		return;
+	}
+	n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	for (int i = 0; i < 3; i++)
+		if (strrchr(path, '/'))
+			*strrchr(path, '/') = '\0';
+	(void)snprintf(weir, sizeof(weir), "%s/weir", path);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_flood_is_shed_and_everything_tells_of_it),
+		T(a_block_acts_and_lifting_it_too),
+		T(block_for_is_explained_and_lifted),
+		T(monitor_mode_drops_nothing),
+		T(own_addresses_and_gateways_are_guarded),
+		T(kill_9_leaves_all_in_force_and_the_next_agent_takes_over),
+		T(a_second_agent_is_refused),
+		T(sighup_with_a_broken_file_changes_nothing),
+		T(a_long_list_is_loaded_all_or_nothing),
+		T(events_are_followed_as_they_come),
+		T(detach_works_with_and_without_an_agent),
+		T(an_interface_that_comes_back_is_protected_again),
+		T(the_service_manager_is_told),
+		T(wrong_use_has_its_sentence_and_exit_status),
+	};
+
+	if (geteuid()) {
+		(void)puts("skip: needs root");
+		return 77;
+	}
+	find_program();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
