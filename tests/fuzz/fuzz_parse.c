@@ -13,12 +13,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 /* What later code relies on. */
-static void check(int r, const struct weir_pkt *p, uint32_t len)
+static void check(int r, const struct weir_pkt *p, uint32_t first, uint32_t len)
 {
 	if (r >= 0 && r != WEIR_PASS_NON_IP &&
 	    (r < WEIR_DROP_ETH_TRUNCATED || r > WEIR_DROP_ICMP_TRUNCATED))
 		abort();
-	if (p->len != len || p->family > 6 || p->fragment >= WEIR_FRAG_MAX ||
+	if ((p->len != first && p->len != len) || p->family > 6 || p->fragment >= WEIR_FRAG_MAX ||
 	    p->class >= WEIR_CLASS_MAX)
 		abort();
 	if (p->vlan > 4095 || (!p->has_ports && (p->sport || p->dport)) ||
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		memcpy(frame, data, n);
 	memset(&p, 0xa5, sizeof(p));
 	r = weir_parse(frame, frame + n, (uint32_t)n + more, &p);
-	check(r, &p, (uint32_t)n + more);
+	check(r, &p, (uint32_t)n, (uint32_t)n + more);
 	free(frame);
 	return 0;
 }

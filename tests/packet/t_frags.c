@@ -41,6 +41,21 @@ static void length_is_checked_against_all_buffers(void **state)
 	xdp_expect_bytes(x, stretch(&udp, 9000), 9000, FRAGS, XDP_DROP, WEIR_DROP_UDP_LENGTH);
 }
 
+/* What a frame carries beyond its IP packet went over the wire, too. */
+static void padding_beyond_the_first_buffer_counts(void **state)
+{
+	struct xdp_run *x = xdp_run_bare();
+	struct pkt v4 = PKT(ETH(), IP4(), UDP()), v6 = PKT(ETH(), IP6(), UDP()),
+		   other = PKT(ETH(), PAY(46));
+	struct pkt bad = PKT(ETH(), IP4(.ihl = 4), UDP());
+
+	(void)state;
+	xdp_expect_bytes(x, stretch(&v4, 9000), 9000, FRAGS, XDP_PASS, WEIR_PASS_DEFAULT);
+	xdp_expect_bytes(x, stretch(&v6, 9000), 9000, FRAGS, XDP_PASS, WEIR_PASS_DEFAULT);
+	xdp_expect_bytes(x, stretch(&other, 9000), 9000, FRAGS, XDP_PASS, WEIR_PASS_NON_IP);
+	xdp_expect_bytes(x, stretch(&bad, 9000), 9000, FRAGS, XDP_DROP, WEIR_DROP_IP4_HEADER);
+}
+
 static void headers_beyond_the_first_buffer_have_a_reason(void **state)
 {
 	struct xdp_run *x = xdp_run_bare();
@@ -85,6 +100,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jumbo_frame_counts_its_full_length),
 		cmocka_unit_test(length_is_checked_against_all_buffers),
+		cmocka_unit_test(padding_beyond_the_first_buffer_counts),
 		cmocka_unit_test(headers_beyond_the_first_buffer_have_a_reason),
 		cmocka_unit_test(big_tcp_with_a_zero_length_passes),
 		cmocka_unit_test(byte_limits_charge_all_buffers),
