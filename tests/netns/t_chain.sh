@@ -36,11 +36,14 @@ agent=''
 start() {
 	"$weir" run -c weir.yaml >>agent.log 2>&1 &
 	agent=$!
-	within 20 "$weir" status -c weir.yaml >/dev/null 2>&1
+	within 20 answers_or_died && kill -0 "$agent" 2>/dev/null
+}
+answers_or_died() {
+	"$weir" status >/dev/null 2>&1 || ! kill -0 "$agent" 2>/dev/null
 }
 stop() { # SIGNAL
 	[ -n "$agent" ] || return 0
-	kill "-$1" "$agent"
+	kill "-$1" "$agent" 2>/dev/null
 	wait "$agent" 2>/dev/null
 	agent=''
 }
@@ -66,10 +69,10 @@ if ! xdp-loader status v0 | grep -q 'xdp_dispatcher'; then
 	exit 77
 fi
 echo "1..${#promises[@]}"
-cat >weir.yaml <<-'EOF'
+cat >weir.yaml <<-EOF
 	interfaces: [v0]
 	attach: chain
-	state_dir: state
+	state_dir: $TMPDIR/state
 	packet_limits:
 	  - {name: per-source, per: source, rate: 20000/s}
 EOF
