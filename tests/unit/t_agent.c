@@ -3,9 +3,11 @@
  * limits by command. Deadlines are moved, never waited for.
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -355,6 +357,30 @@ static void what_others_change_in_the_kernel_is_repaired(void **state)
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.7"));
 	assert_int_equal(f->a->reconciled, 2);
+}
+
+static void a_full_disk_does_not_stop_a_block_and_is_said(void **state)
+{
+	struct rlimit old, none = {};
+	struct fix *f = *state;
+	_cleanup_json_ json_t *s = NULL;
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	none.rlim_max = old.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	notes(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.9'}",
+	      "a restart would undo it");
+	s = ask(f, "{'cmd':'status'}");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_true(json_array_size(json_object_get(s, "degraded")) >= 1);
+	weir_agent_tick(f->a); /* the disk has room again */
+	assert_string_equal(f->a->store_error, "");
+	does(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.10'}");
+	restart(f);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.10"));
 }
 
 /* --- load ---- */
@@ -884,6 +910,7 @@ int main(void)
 		T(expired_entries_leave_the_book_and_the_file),
 		T(what_the_kernel_refuses_changes_nothing),
 		T(what_others_change_in_the_kernel_is_repaired),
+		T(a_full_disk_does_not_stop_a_block_and_is_said),
 		T(more_than_fits_is_refused_as_a_whole),
 		T(a_reload_changes_limits_and_lists),
 		T(a_broken_file_changes_nothing_and_is_remembered),

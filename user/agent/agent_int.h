@@ -123,7 +123,9 @@ struct weir_agent {
 	bool guard_cut;
 	bool rescan_wanted, link_changed;
 	bool detached;	       /* by command: not attached again by itself */
-	char store_error[256]; /* the state file's last failure */
+	char store_error[256]; /* the state file's last failure; "" = all is stored */
+	bool unstored;	       /* list entries that act and are not in the state file */
+	__u64 store_again_ns;
 
 	struct weir_meter meter;
 	struct weir_event_log *events;
@@ -209,6 +211,8 @@ json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, con
 				const json_t *request);
 /* Where an entry comes from, for people: "command", "/etc/weir/weir.yaml:12", "own address on eth0". */
 const char *weir_agent_entry_where(const struct weir_book_entry *e, char *buf, size_t size);
+/* After a failure: tries to write all entries. */
+void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now);
 json_t *weir_agent_lists_json(const struct weir_agent *a);
 json_t *weir_book_entry_json(const struct weir_agent *a, enum weir_list list,
 			     const struct weir_book_entry *e);

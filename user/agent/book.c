@@ -68,12 +68,7 @@ static void entry_done(struct weir_book_entry *e)
 
 struct weir_book *weir_book_new(void)
 {
-	struct weir_book *b = calloc(1, sizeof(*b));
-
-	if (b)
-		for (int l = 0; l < WEIR_LIST_MAX; l++)
-			b->list[l].sorted = true;
-	return b;
+	return calloc(1, sizeof(struct weir_book));
 }
 
 void weir_book_free(struct weir_book *b)
@@ -140,7 +135,6 @@ int weir_book_add(struct weir_book *b, enum weir_list list, const struct weir_bo
 	}
 	entry_ref(entry);
 	l->item[l->n++] = *entry;
-	l->sorted = false;
 	return 0;
 }
 
@@ -167,23 +161,55 @@ static void merge(struct weir_book_entry *keep, struct weir_book_entry *other)
 	entry_done(other);
 }
 
+/* Puts the first entry behind the sorted ones in its place among them. */
+static void insert_next(struct weir_book_list *l)
+{
+	struct weir_book_entry e = l->item[l->sorted];
+	size_t low = 0, high = l->sorted;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (entry_compare(&l->item[mid], &e) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low < l->sorted && !entry_compare(&l->item[low], &e)) {
+		merge(&l->item[low], &e);
+		memmove(&l->item[l->sorted], &l->item[l->sorted + 1],
+			(l->n - l->sorted - 1) * sizeof(e));
+		l->n--;
+		return;
+	}
+	memmove(&l->item[low + 1], &l->item[low], (l->sorted - low) * sizeof(e));
+	l->item[low] = e;
+	l->sorted++;
+}
+
+static void sort_all(struct weir_book_list *l)
+{
+	size_t n = 0;
+
+	qsort(l->item, l->n, sizeof(*l->item), sort_compare);
+	for (size_t k = 0; k < l->n; k++) {
+		if (n && !entry_compare(&l->item[n - 1], &l->item[k]))
+			merge(&l->item[n - 1], &l->item[k]);
+		else
+			l->item[n++] = l->item[k];
+	}
+	l->n = l->sorted = n;
+}
+
 void weir_book_settle(struct weir_book *b)
 {
 	for (int i = 0; i < WEIR_LIST_MAX; i++) {
 		struct weir_book_list *l = &b->list[i];
-		size_t n = 0;
 
-		if (l->sorted)
-			continue;
-		qsort(l->item, l->n, sizeof(*l->item), sort_compare);
-		for (size_t k = 0; k < l->n; k++) {
-			if (n && !entry_compare(&l->item[n - 1], &l->item[k]))
-				merge(&l->item[n - 1], &l->item[k]);
-			else
-				l->item[n++] = l->item[k];
-		}
-		l->n = n;
-		l->sorted = true;
+		if (l->n - l->sorted > 8)
+			sort_all(l);
+		while (l->sorted < l->n)
+			insert_next(l);
 	}
 }
 
@@ -192,6 +218,7 @@ size_t weir_book_remove(struct weir_book *b, enum weir_list list, weir_book_matc
 {
 	size_t removed = 0;
 
+	weir_book_settle(b);
 	for (int i = 0; i < WEIR_LIST_MAX; i++) {
 		struct weir_book_list *l = &b->list[i];
 		size_t n = 0;
@@ -205,7 +232,7 @@ size_t weir_book_remove(struct weir_book *b, enum weir_list list, weir_book_matc
 				l->item[n++] = l->item[k];
 		}
 		removed += l->n - n;
-		l->n = n;
+		l->n = l->sorted = n;
 	}
 	return removed;
 }
@@ -362,4 +389,32 @@ void weir_book_change_done(struct weir_book_change *c)
 	free(c->add);
 	free(c->del);
 	*c = (struct weir_book_change){};
+}
+
+static bool same_entry(const struct weir_book_entry *a, const struct weir_book_entry *b)
+{
+	return a->expires_s == b->expires_s && a->flags == b->flags && a->reason == b->reason &&
+	       a->who == b->who;
+}
+
+int weir_book_diff(const struct weir_book *from, const struct weir_book *to, enum weir_list list,
+		   weir_book_diff_fn fn, void *arg)
+{
+	const struct weir_book_list *a = &from->list[list], *b = &to->list[list];
+	size_t i = 0, k = 0;
+	int r = 0;
+
+	while (r == 0 && (i < a->n || k < b->n)) {
+		int order = i == a->n	? 1
+			    : k == b->n ? -1
+					: entry_compare(&a->item[i], &b->item[k]);
+
+		if (order < 0)
+			r = fn(arg, list, &a->item[i], true);
+		else if (order > 0 || !same_entry(&a->item[i], &b->item[k]))
+			r = fn(arg, list, &b->item[k], false);
+		i += order <= 0;
+		k += order >= 0;
+	}
+	return r;
 }

@@ -51,7 +51,7 @@ struct weir_book_entry {
 struct weir_book_list {
 	struct weir_book_entry *item;
 	size_t n, room;
-	bool sorted;
+	size_t sorted; /* so many at the front are */
 };
 
 struct weir_book {
@@ -96,5 +96,13 @@ struct weir_book_change {
 int weir_book_compare(const struct weir_book *from, const struct weir_book *to, enum weir_list list,
 		      struct weir_book_change *ret);
 void weir_book_change_done(struct weir_book_change *c);
+
+/* Calls @fn for each entry (not prefix) of @list that is new or different in @to (@gone false), or is only in @from
+ * (@gone true); stops at the first nonzero result and returns it.
+ */
+typedef int (*weir_book_diff_fn)(void *arg, enum weir_list list,
+				 const struct weir_book_entry *entry, bool gone);
+int weir_book_diff(const struct weir_book *from, const struct weir_book *to, enum weir_list list,
+		   weir_book_diff_fn fn, void *arg);
 
 #endif

@@ -208,8 +208,9 @@ static const struct weir_book_entry *find_own(const struct weir_book *b, enum we
 
 /* --- the state file --------------------------------------------------------------------------- */
 
-static int store_entry(struct weir_agent *a, enum weir_list list, const struct weir_book_entry *e)
+static int store_change(void *arg, enum weir_list list, const struct weir_book_entry *e, bool gone)
 {
+	struct weir_agent *a = arg;
 	struct weir_state_entry s = {
 		.list = list,
 		.prefix = e->prefix,
@@ -221,67 +222,85 @@ static int store_entry(struct weir_agent *a, enum weir_list list, const struct w
 		.flags = e->flags,
 	};
 
-	return weir_state_put(a->state, &s);
+	if (e->origin != WEIR_ORIGIN_COMMAND)
+		return 0;
+	return gone ? weir_state_del(a->state, list, &e->prefix, s.origin)
+		    : weir_state_put(a->state, &s);
 }
 
-/* What differs between two books, among entries made by command. */
-static int store_difference(struct weir_agent *a, const struct weir_book *from,
-			    const struct weir_book *to)
+/* Writes what differs between the book in force and @to, of entries made by command, or all of @to where an earlier
+ * write has failed; does not commit.
+ */
+static int store_entries(struct weir_agent *a, const struct weir_book *to)
 {
+	_cleanup_(weir_book_freep) struct weir_book *nothing = a->unstored ? weir_book_new() : NULL;
 	int r = weir_state_begin(a->state);
 
-	for (int l = WEIR_LIST_ALLOW; l <= WEIR_LIST_BLOCK && r == 0; l++) {
-		enum weir_list list = (enum weir_list)l;
-
-		for (size_t i = 0; i < from->list[l].n && r == 0; i++) {
-			const struct weir_book_entry *e = &from->list[l].item[i];
-
-			if (e->origin == WEIR_ORIGIN_COMMAND &&
-			    !find_own(to, list, &e->prefix, weir_text_get(e->name)))
-				r = weir_state_del(a->state, list, &e->prefix,
-						   weir_text_get(e->name));
-		}
-		for (size_t i = 0; i < to->list[l].n && r == 0; i++) {
-			const struct weir_book_entry *e = &to->list[l].item[i], *old;
-
-			if (e->origin != WEIR_ORIGIN_COMMAND)
-				continue;
-			old = find_own(from, list, &e->prefix, weir_text_get(e->name));
-			if (!old || old->expires_s != e->expires_s || old->flags != e->flags ||
-			    old->reason != e->reason)
-				r = store_entry(a, list, e);
-		}
-	}
-	if (r == 0)
-		return weir_state_commit(a->state);
-	weir_state_rollback(a->state);
+	if (r == 0 && a->unstored)
+		r = nothing ? weir_state_clear(a->state) : -ENOMEM;
+	for (int l = WEIR_LIST_ALLOW; l <= WEIR_LIST_BLOCK && r == 0; l++)
+		r = weir_book_diff(nothing ? nothing : a->book, to, (enum weir_list)l, store_change,
+				   a);
 	return r;
+}
+
+static void store_failed(struct weir_agent *a)
+{
+	/* before the rollback, which has words of its own */
+	(void)snprintf(a->store_error, sizeof(a->store_error), "%s", weir_state_why(a->state));
+	weir_state_rollback(a->state);
+	weir_log(WEIR_LOG_ERROR, "state-file-failed", "why", "s", a->store_error, NULL);
+}
+
+static int store_commit(struct weir_agent *a)
+{
+	int r = weir_state_commit(a->state);
+
+	if (r < 0) {
+		store_failed(a);
+		return r;
+	}
+	a->store_error[0] = '\0';
+	a->unstored = false;
+	return 0;
+}
+
+void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now)
+{
+	if (!a->unstored || now->mono_ns < a->store_again_ns)
+		return;
+	a->store_again_ns = now->mono_ns + 10 * WEIR_NS_PER_S;
+	if (store_entries(a, a->book) < 0)
+		store_failed(a);
+	else
+		(void)store_commit(a); /* logged; tried again */
 }
 
 /* Puts @book in force and in the state file. */
 static int take_and_store(struct weir_agent *a, struct weir_book **book, json_t *reply,
 			  struct weir_error *e)
 {
-	_cleanup_(weir_book_freep) struct weir_book *old = weir_book_copy(a->book);
 	char note[512];
-	int r;
+	int stored, r;
 
-	if (!old)
-		return weir_error_set(e, -ENOMEM, "out of memory");
+	weir_book_settle(*book);
+	stored = store_entries(a, *book);
+	if (stored < 0)
+		store_failed(a);
 	r = weir_agent_take_book(a, book, e);
-	if (r < 0)
+	if (r < 0) {
+		weir_state_rollback(a->state);
 		return r;
-	if (store_difference(a, old, a->book) < 0) {
-		(void)snprintf(a->store_error, sizeof(a->store_error), "%s",
-			       weir_state_why(a->state));
+	}
+	if (stored == 0)
+		stored = store_commit(a);
+	if (stored < 0) {
+		a->unstored = true;
 		(void)snprintf(
 			note, sizeof(note),
 			"this acts now, but could not be stored (%s): a restart would undo it",
 			a->store_error);
 		add_note(reply, note);
-		weir_log(WEIR_LOG_ERROR, "state-file-failed", "why", "s", a->store_error, NULL);
-	} else {
-		a->store_error[0] = '\0';
 	}
 	return 0;
 }

@@ -186,11 +186,7 @@ int weir_state_begin(struct weir_state *s)
 
 int weir_state_commit(struct weir_state *s)
 {
-	int r = run_sql(s, "COMMIT");
-
-	if (r < 0)
-		weir_state_rollback(s);
-	return r;
+	return run_sql(s, "COMMIT");
 }
 
 void weir_state_rollback(struct weir_state *s)
@@ -245,6 +241,11 @@ int weir_state_del(struct weir_state *s, enum weir_list list, const struct weir_
 	bind_text(q, 2, weir_prefix_format(prefix, text));
 	bind_text(q, 3, origin);
 	return finish(q);
+}
+
+int weir_state_clear(struct weir_state *s)
+{
+	return run_sql(s, "DELETE FROM entry");
 }
 
 int weir_state_expire(struct weir_state *s, __s64 now_s)
