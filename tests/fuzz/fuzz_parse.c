@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* libFuzzer on the XDP program's parser, compiled for the host with ASan and UBSan. The input is copied to a heap
- * block of exactly its size, so that any read beyond the frame is seen. The first two bytes say how much longer the
- * frame is than its first buffer (frames in several buffers, BIG TCP).
+/* libFuzzer on the XDP program's parser, compiled for the host with ASan and UBSan. The input is
+ * copied to a heap block of exactly its size, so that any read beyond the frame is seen. The first
+ * two bytes say how much longer the frame is than its first buffer (frames in several buffers, BIG
+ * TCP).
  */
 #include <stddef.h>
 #include <stdint.h>

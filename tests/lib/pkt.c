@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Builds and prints the packets of pkt.h. Layers are written from the last to the first, so that lengths and
- * checksums are known when a header is written; everything goes through put*(), never a struct laid over the frame.
+/* Builds and prints the packets of pkt.h. Layers are written from the last to the first, so that
+ * lengths and checksums are known when a header is written; everything goes through put*(), never a
+ * struct laid over the frame.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* One valid packet of every structure that the parser knows: what truncation, mutation and fuzzing start from. */
+/* One valid packet of every structure that the parser knows: what truncation, mutation and fuzzing
+ * start from.
+ */
 #ifndef WEIR_TESTS_PKT_SHAPES_H
 #define WEIR_TESTS_PKT_SHAPES_H
 

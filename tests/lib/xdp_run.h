@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Runs packets through the XDP program by BPF_PROG_TEST_RUN and checks verdicts, counters and events. Called by
- * tests/packet.
+/* Runs packets through the XDP program by BPF_PROG_TEST_RUN and checks verdicts, counters and
+ * events. Called by tests/packet.
  *
- * The object is loaded once per process, twice: one side runs `xdp`, the other `xdp.frags`, each on maps of its own, and
- * every expectation holds for both. xdp_run() gives both fresh maps and sets the fake clock to one second. A failed
- * expectation fails the cmocka test.
+ * The object is loaded once per process, twice: one side runs `xdp`, the other `xdp.frags`, each on
+ * maps of its own, and every expectation holds for both. xdp_run() gives both fresh maps and sets
+ * the fake clock to one second. A failed expectation fails the cmocka test.
  */
 #ifndef WEIR_TESTS_XDP_RUN_H
 #define WEIR_TESTS_XDP_RUN_H
@@ -51,7 +51,7 @@ struct xdp_run {
 	void (*forget)(struct xdp_run *x); /* frees conf and compiled */
 };
 
-/* --- starting -------------------------------------------------------------------------------------------------- */
+/* --- starting ---- */
 
 /* Fresh maps and no policy: the limits built into the object. */
 struct xdp_run *xdp_run_builtin(void);
@@ -69,7 +69,7 @@ void xdp_put_policy(struct xdp_run *x, const struct weir_policy *p);
 /* Takes the state tables away (WEIR_PASS_NO_STATE). */
 void xdp_drop_tables(struct xdp_run *x);
 
-/* --- time ------------------------------------------------------------------------------------------------------ */
+/* --- time ---- */
 
 void xdp_set_clock(struct xdp_run *x, uint64_t now_ns);
 void xdp_advance_ns(struct xdp_run *x, uint64_t ns);
@@ -77,7 +77,7 @@ void xdp_advance_ms(struct xdp_run *x, uint64_t ms);
 #define XDP_SECOND 1000000000ull
 #define XDP_MINUTE (60 * XDP_SECOND)
 
-/* --- lists ----------------------------------------------------------------------------------------------------- */
+/* --- lists ---- */
 
 /* @for_ms 0: for ever; else from now on. */
 void xdp_allow(struct xdp_run *x, const char *prefix, uint64_t for_ms);
@@ -89,7 +89,7 @@ void xdp_clear_lists(struct xdp_run *x);
 /* Puts the same lists in force as whole new ones, in the other bank. */
 void xdp_swap_lists(struct xdp_run *x);
 
-/* --- packets --------------------------------------------------------------------------------------------------- */
+/* --- packets ---- */
 
 /* Sends @p through both programs: both must answer @action, and exactly the counter of @reason must move, by one packet
  * and the frame's bytes.
@@ -112,7 +112,7 @@ uint64_t xdp_send_many(struct xdp_run *x, const struct pkt *p, uint32_t n);
 /* One program run, no checks: the XDP action, or -errno. */
 int xdp_send_raw(struct xdp_side *s, const void *data, uint32_t n, uint32_t repeat);
 
-/* --- counters and events --------------------------------------------------------------------------------------- */
+/* --- counters and events ---- */
 
 /* Sum over CPUs. */
 void xdp_counters(const struct xdp_side *s, struct weir_counters *ret);
@@ -135,7 +135,7 @@ void xdp_expect_counter_(struct xdp_run *x, size_t off, const char *name, uint64
 /* The events that came since the last call, of side 0; the other side must have as many. */
 size_t xdp_events(struct xdp_run *x, const struct weir_event **ret);
 
-/* --- coverage -------------------------------------------------------------------------------------------------- */
+/* --- coverage ---- */
 
 /* Notes that a test of this binary produced @reason, in coverage/NAME beside the binary. Done by xdp_expect. */
 void xdp_cover(unsigned reason);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Policies and lists for xdp_run.h: configuration text through the agent's own parser and compiler into the maps, as
- * the agent does it but without pins; and lists filled by the description in weir/maps.h alone, so that a test fails
- * if program and agent only agree with each other.
+/* Policies and lists for xdp_run.h: configuration text through the agent's own parser and compiler
+ * into the maps, as the agent does it but without pins; and lists filled by the description in
+ * weir/maps.h alone, so that a test fails if program and agent only agree with each other.
  */
 #include <arpa/inet.h>
 #include <errno.h>

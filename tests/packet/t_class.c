@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* ARP, neighbour discovery and DHCP: no list and no source limit touches them, an aggregate limit does, and nothing that
- * only looks like them gets that treatment.
+/* ARP, neighbour discovery and DHCP: no list and no source limit touches them, an aggregate limit
+ * does, and nothing that only looks like them gets that treatment.
  */
 #include "tests/packet/packet_test.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Time: at any age of the machine and across every wrap of a state word, a fresh table admits, an idle source has its
- * full burst, and a source that returns meets neither an old debt nor more than its burst.
+/* Time: at any age of the machine and across every wrap of a state word, a fresh table admits, an
+ * idle source has its full burst, and a source that returns meets neither an old debt nor more than
+ * its burst.
  */
 #include "tests/packet/packet_test.h"
 
@@ -20,7 +21,9 @@ static const char *const kind[] = {
 };
 #define KINDS (sizeof(kind) / sizeof(kind[0]))
 
-/* Uptimes at which other limiters failed, and some that lie around the wraps of 32-bit clocks in all units. */
+/* Uptimes at which other limiters failed, and some that lie around the wraps of 32-bit clocks in
+ * all units.
+ */
 static const uint64_t uptime[] = {
 	XDP_SECOND,	     36 * XDP_MINUTE,	   40 * XDP_MINUTE,  61 * XDP_MINUTE,
 	60 * XDP_MINUTE,     73 * XDP_MINUTE,	   75 * XDP_MINUTE,  1440 * XDP_MINUTE,
@@ -109,7 +112,6 @@ static void no_silence_is_taken_for_a_debt_around_a_wrap(void **state)
 				(void)xdp_send_many(x, &p, 30);
 				xdp_set_clock(x, now);
 				got = xdp_send_many(x, &p, 30);
-				/* What is known to remain (algo_window.h): one window after the whole modulus. */
 				if (got != 10)
 					fail_msg("%s: silent for %llu wraps of %llu ns and %lld "
 						 "ms: %llu of 10",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Fails when a reason of weir/reason.h was produced by no packet test. Each packet test binary notes what it produced in
- * coverage/NAME beside itself, anew in each run; scripts/run-tests runs this one last. Notes of binaries that are
- * there no longer do not count.
+/* Fails when a reason of weir/reason.h was produced by no packet test. Each packet test binary
+ * notes what it produced in coverage/NAME beside itself, anew in each run; scripts/run-tests runs
+ * this one last. Notes of binaries that are there no longer do not count.
  */
 #include <dirent.h>
 #include <errno.h>

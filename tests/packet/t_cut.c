@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Every truncation of every packet shape: cut by the wire (the IP header promises more than there is), and cut with the
- * IP length made to fit (the packet itself ends early). What is expected comes from where the builder put the layers,
- * not from the parser.
+/* Every truncation of every packet shape: cut by the wire (the IP header promises more than there
+ * is), and cut with the IP length made to fit (the packet itself ends early). What is expected
+ * comes from where the builder put the layers, not from the parser.
  */
 #include "tests/packet/packet_test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Sampled drops: what an event says, the cap of each second, and that what is not sent is counted. */
+/* Sampled drops: what an event says, the cap of each second, and that what is not sent is counted.
+ */
 #include <arpa/inet.h>
 
 #include "tests/packet/packet_test.h"

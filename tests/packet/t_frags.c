@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Frames in several buffers (xdp.frags): headers are read, and the whole length counts. BPF_PROG_TEST_RUN makes such a
- * frame of any input beyond a page. No driver hands one to the plain program.
+/* Frames in several buffers (xdp.frags): headers are read, and the whole length counts.
+ * BPF_PROG_TEST_RUN makes such a frame of any input beyond a page. No driver hands one to the plain
+ * program.
  */
 #include "tests/packet/packet_test.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Token buckets: exactly the burst at once, then the rate; packets and bytes; order, charging rule, block_for, monitor. */
+/* Token buckets: exactly the burst at once, then the rate; packets and bytes; order, charging rule,
+ * block_for, monitor.
+ */
 #include "tests/packet/packet_test.h"
 
 static void burst_then_refuse_then_refill(void **state)
@@ -44,7 +46,9 @@ static void long_silence_gives_no_more_than_the_burst(void **state)
 	}
 }
 
-/* Ten times the rate for @seconds in steps of a millisecond: burst + rate * time, within one in a thousand. */
+/* Ten times the rate for @seconds in steps of a millisecond: burst + rate * time, within one in a
+ * thousand.
+ */
 static void flood(const char *limit, uint64_t rate, uint64_t burst, int seconds)
 {
 	struct xdp_run *x = xdp_run(LIMITS(limit));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Fixed windows and sliding-window counters through the program: never more than the limit in a window, packets and
- * bytes, one word and two, block_for, monitor.
+/* Fixed windows and sliding-window counters through the program: never more than the limit in a
+ * window, packets and bytes, one word and two, block_for, monitor.
  */
 #include "tests/packet/packet_test.h"
 

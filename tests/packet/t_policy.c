@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Policies as a whole: the built-in one, 32 limits, and that a new one keeps the state of every limit that is still the
- * same one.
+/* Policies as a whole: the built-in one, 32 limits, and that a new one keeps the state of every
+ * limit that is still the same one.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

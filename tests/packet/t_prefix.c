@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Who counts as one source: prefix lengths of both families, NAT64, and that neighbours never share. */
+/* Who counts as one source: prefix lengths of both families, NAT64, and that neighbours never
+ * share.
+ */
 #include "tests/packet/packet_test.h"
 
 static const char *limit_of(int family, int len)

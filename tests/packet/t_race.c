@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Two CPUs at once on the same words and slots: a limit stays exact, and no claim leads to a wrong drop. Each thread is
- * tied to a CPU of its own; on a machine with one CPU there is nothing to see, which is said.
+/* Two CPUs at once on the same words and slots: a limit stays exact, and no claim leads to a wrong
+ * drop. Each thread is tied to a CPU of its own; on a machine with one CPU there is nothing to see,
+ * which is said.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -138,7 +139,9 @@ static void racing_claims_never_drop_a_source_below_its_limit(void **state)
 		      (unsigned long long)lost);
 }
 
-/* Two hundred sources fight for four slots: many spill, but a slot never carries another source's debt. */
+/* Two hundred sources fight for four slots: many spill, but a slot never carries another source's
+ * debt.
+ */
 static void churn_on_one_bucket_charges_nobody_for_another(void **state)
 {
 	struct xdp_run *x = xdp_run_sized(LIMITS("{name: a, rate: 100000/s, burst: 1000000}"), 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A million random packets, mutated from valid ones and pure noise, half through each program: each gets exactly one
- * named verdict, and the counters add up to what was sent. The numbers are the same in every run.
+/* A million random packets, mutated from valid ones and pure noise, half through each program: each
+ * gets exactly one named verdict, and the counters add up to what was sent. The numbers are the
+ * same in every run.
  */
 #include "tests/packet/packet_test.h"
 

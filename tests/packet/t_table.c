@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The state table: claims, takeovers of idle slots only, full buckets that spill, regions of groups. Tables of one
- * bucket (four slots) make each case certain.
+/* The state table: claims, takeovers of idle slots only, full buckets that spill, regions of
+ * groups. Tables of one bucket (four slots) make each case certain.
  */
 #include <arpa/inet.h>
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Loads each program with each combination of its load-time knobs and prints how many instructions the verifier
- * processed: the program must stay below 40 % of the kernel's limit, so that another compiler or kernel still loads it.
+/* Loads each program with each combination of its load-time knobs and prints how many instructions
+ * the verifier processed: the program must stay below 40 % of the kernel's limit, so that another
+ * compiler or kernel still loads it.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/packet/packet_test.h"
+#include "user/base/str.h"
 
 #define INSNS_MAX 400000
 #define LOG_STATS 4 /* the verifier's log level for its summary */
@@ -18,13 +19,14 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list args
 }
 
 /* Instructions that the verifier processed; 0 if it does not say. */
-static unsigned long processed(bool frags, bool fake_clock, unsigned pass_action)
+static __u64 processed(bool frags, bool fake_clock, unsigned pass_action)
 {
 	static char log[65536];
 	struct weir *s = weir__open();
 	struct bpf_program *p;
 	const char *at;
-	unsigned long n = 0;
+	__u64 n = 0;
+	char digits[24] = "";
 
 	assert_non_null(s);
 	s->rodata->weir_fake_clock = fake_clock;
@@ -38,8 +40,8 @@ static unsigned long processed(bool frags, bool fake_clock, unsigned pass_action
 	if (weir__load(s))
 		fail_msg("does not load: %s", strerror(errno));
 	at = strstr(log, "processed ");
-	if (at)
-		n = strtoul(at + strlen("processed "), NULL, 10);
+	if (at && sscanf(at, "processed %23[0-9]", digits) == 1)
+		assert_int_equal(weir_str_u64(digits, UINT32_MAX, &n), 0);
 	weir__destroy(s);
 	return n;
 }
@@ -51,9 +53,9 @@ static void every_combination_of_knobs_loads_with_room_to_spare(void **state)
 	for (int frags = 0; frags < 2; frags++)
 		for (int fake = 0; fake < 2; fake++)
 			for (unsigned pass = XDP_DROP; pass <= XDP_PASS; pass++) {
-				unsigned long n = processed(frags, fake, pass);
+				__u64 n = processed(frags, fake, pass);
 
-				printf("%s fake_clock=%d pass_action=%u: verifier processed %lu "
+				printf("%s fake_clock=%d pass_action=%u: verifier processed %llu "
 				       "instructions\n",
 				       frags ? "weir_xdp_frags" : "weir_xdp", fake, pass, n);
 				assert_true(n > 100 && n < INSNS_MAX);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Tags are no way round the limits: one source is one source with and without them, and each packet counts once. */
+/* Tags are no way round the limits: one source is one source with and without them, and each packet
+ * counts once.
+ */
 #include "tests/packet/packet_test.h"
 
 static void tagged_flood_is_limited_like_an_untagged_one(void **state)

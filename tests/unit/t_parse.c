@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the parser says of each packet, field by field, on the host: bpf/parse.h is the text that the XDP program
- * compiles. The verdicts of the program itself are in tests/packet.
+/* What the parser says of each packet, field by field, on the host: bpf/parse.h is the text that
+ * the XDP program compiles. The verdicts of the program itself are in tests/packet.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -122,7 +122,9 @@ static void fragments_never_show_ports_but_the_first(void **state)
 
 static void rest_of_a_fragment_is_no_extension_header(void **state)
 {
-	/* next header 60 behind a non-first fragment header names what the datagram has, not these bytes */
+	/* next header 60 behind a non-first fragment header names what the datagram has, not these
+	 * bytes
+	 */
 	struct weir_pkt w = parsed(PKT(ETH(), IP6(), FRAG(.off = 9, .next = 60), RAW("\x06\xff")));
 
 	(void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The packet builder itself: what it works out is right on the wire, what it is told is left alone. */
+/* The packet builder itself: what it works out is right on the wire, what it is told is left alone.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
