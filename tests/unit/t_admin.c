@@ -281,6 +281,7 @@ static void a_line_that_never_ends_is_closed_after_its_time(void **state)
 	_cleanup_close_ int fd = dial(f), idle = dial(f);
 	__u64 now_ns = wait_now_ns();
 
+	assert_true(idle >= 0);
 	say(f, fd, "{\"cmd\":", 7);
 	assert_true(wait_for((turn(f), weir_admin_clients(f->admin) == 2), 5000));
 	weir_admin_tick(f->admin, now_ns + WEIR_ADMIN_LINE_NS / 2);

@@ -211,11 +211,38 @@ json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, con
 				const json_t *request);
 /* Where an entry comes from, for people: "command", "/etc/weir/weir.yaml:12", "own address on eth0". */
 const char *weir_agent_entry_where(const struct weir_book_entry *e, char *buf, size_t size);
-/* After a failure: tries to write all entries. */
-void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now);
 json_t *weir_agent_lists_json(const struct weir_agent *a);
 json_t *weir_book_entry_json(const struct weir_agent *a, enum weir_list list,
 			     const struct weir_book_entry *e);
+
+/* What all entries of one command share. */
+struct weir_list_origin {
+	enum weir_list list;
+	__u32 flags;
+	__s64 created_s, expires_s;
+	__u64 expires_ns;
+	struct weir_text *name, *reason, *who;
+};
+int weir_list_origin_read(const json_t *request, struct weir_client *c,
+			  struct weir_list_origin *ret, struct weir_error *e);
+int weir_list_origin_add(struct weir_book *b, const struct weir_list_origin *o,
+			 const struct weir_prefix *p);
+void weir_list_origin_done(struct weir_list_origin *o);
+int weir_read_prefix(const char *text, struct weir_prefix *ret, struct weir_error *e);
+const char *weir_list_name(enum weir_list list);
+void weir_reply_note(json_t *reply, const char *text);
+
+/* --- list_load.c ---- */
+json_t *weir_agent_load_begin(struct weir_client *c, const json_t *request);
+json_t *weir_agent_load_add(struct weir_client *c, const json_t *request);
+json_t *weir_agent_load_commit(struct weir_agent *a, struct weir_client *c);
+
+/* --- list_store.c ---- */
+/* Puts *book in force and in the state file. */
+int weir_agent_take_and_store(struct weir_agent *a, struct weir_book **book, json_t *reply,
+			      struct weir_error *e);
+/* After a failure: tries to write all entries. */
+void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now);
 
 /* --- sweep.c ---- */
 int weir_agent_sweep_start(struct weir_agent *a);

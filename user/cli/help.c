@@ -101,18 +101,42 @@ bool weir_help_group(const char *group, FILE *f)
 
 /* --- the manual --------------------------------------------------------------------------------- */
 
-/* A line that begins with a dot or quote would be a request; a backslash begins an escape. */
+/* One word; a backslash would begin an escape. */
+static int mdoc_word(FILE *f, const char *word, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		(void)fputs(word[i] == '\\' ? "\\e" : (char[]){word[i], '\0'}, f);
+	return (int)n;
+}
+
+/* Text in lines of less than 80 bytes, each sentence on its own. A line that begins with a dot or quote would be a
+ * request.
+ */
 static void mdoc_text(FILE *f, const char *text)
 {
-	if (*text == '.' || *text == '\'')
-		(void)fputs("\\&", f);
-	for (; *text; text++) {
-		if (*text == '\\')
-			(void)fputs("\\e", f);
-		else
-			(void)fputc(*text, f);
+	int at = 0;
+
+	while (*text) {
+		size_t n = strcspn(text, " ");
+
+		if (at && at + 1 + (int)n > 76) {
+			(void)fputc('\n', f);
+			at = 0;
+		}
+		if (at)
+			at += fputc(' ', f) == ' ';
+		else if (*text == '.' || *text == '\'')
+			at += fputs("\\&", f) >= 0 ? 2 : 0;
+		at += mdoc_word(f, text, n);
+		if (n && text[n - 1] == '.' && text[n] == ' ') {
+			(void)fputc('\n', f);
+			at = 0;
+		}
+		text += n;
+		text += strspn(text, " ");
 	}
-	(void)fputc('\n', f);
+	if (at)
+		(void)fputc('\n', f);
 }
 
 static void mdoc_option(FILE *f, const struct weir_option *o)
@@ -153,15 +177,15 @@ static void mdoc_command(FILE *f, const struct weir_command *c)
 
 void weir_help_man(FILE *f)
 {
-	(void)fputs(".Dd $Mdocdate$\n.Dt WEIR 8\n.Os\n.Sh NAME\n.Nm weir\n"
+	(void)fputs(".Dd November 29, 2026\n.Dt WEIR 8\n.Os\n.Sh NAME\n.Nm weir\n"
 		    ".Nd limits what each source may send, from the network card up\n"
 		    ".Sh SYNOPSIS\n.Nm\n.Ar command\n.Op Ar arguments\n"
 		    ".Sh DESCRIPTION\n"
 		    ".Nm\n"
-		    "enforces packet limits per source in XDP programs, before the network stack "
-		    "sees a packet. An agent\n"
-		    "keeps limits and lists; it may stop or be upgraded at any time, and what it "
-		    "put in force goes on.\n"
+		    "enforces packet limits per source in XDP programs,\n"
+		    "before the network stack sees a packet.\n"
+		    "An agent keeps limits and lists; it may stop or be upgraded at any time,\n"
+		    "and what it put in force goes on.\n"
 		    ".Sh COMMANDS\n",
 		    f);
 	for (size_t i = 0; i < weir_n_commands; i++)
