@@ -261,6 +261,22 @@ static void a_huge_line_is_refused_and_closed(void **state)
 	assert_int_equal(f->asked, 0);
 }
 
+static void one_byte_more_than_the_longest_line_is_refused(void **state)
+{
+	struct fix *f = *state;
+	_cleanup_close_ int fd = dial(f);
+	size_t n = WEIR_ADMIN_LINE_MAX_BYTES + 2;
+	char *line = malloc(n);
+
+	memset(line, ' ', n);
+	memcpy(line, "{\"cmd\":\"a\"}", 11);
+	line[n - 1] = '\n';
+	say(f, fd, line, n);
+	free(line);
+	is_refused(f, fd, "longer than");
+	assert_int_equal(f->asked, 0);
+}
+
 static void the_longest_line_is_taken(void **state)
 {
 	struct fix *f = *state;
@@ -488,6 +504,7 @@ int main(void)
 		T(nul_bytes_do_not_hide_anything),
 		T(deep_json_is_refused),
 		T(a_huge_line_is_refused_and_closed),
+		T(one_byte_more_than_the_longest_line_is_refused),
 		T(the_longest_line_is_taken),
 		T(a_line_that_never_ends_is_closed_after_its_time),
 		T(too_many_clients_are_told_so),

@@ -271,6 +271,9 @@ static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
 		    "again)",
 		    a->source.path ? a->source.path : "the file",
 		    weir_clock_format(a->reverted_s, when));
+	if (a->mode.set && !strcmp(a->mode.why, "not confirmed"))
+		say(list, "what was started or reloaded was not confirmed in time: nothing is "
+			  "dropped until weir mode enforce");
 	if (a->last_error[0])
 		say(list, "the last reload failed, the configuration before it stays in force: %s",
 		    a->last_error);

@@ -227,6 +227,7 @@ int weir_cmd_list_load(const struct weir_args *a)
 	if (weir_conf_list_file(a->arg[0], &list, &problems) < 0) {
 		weir_conf_problems_print(&problems, a->arg[0], stderr);
 		weir_conf_problems_done(&problems);
+		weir_prefix_list_done(&list);
 		return weir_fail(WEIR_EXIT_USAGE, "%s: nothing was added", a->arg[0]);
 	}
 	weir_conf_problems_done(&problems);

@@ -60,11 +60,12 @@ static void print_mode(const json_t *s)
 		(void)printf("UNCONFIRMED: goes to %s in %s unless you say weir confirm\n",
 			     weir_json_text_of(c, "then"),
 			     weir_say_span(weir_json_u64_of(c, "rest_s"), span));
-	(void)printf("mode        %s, by %s", weir_json_text_of(s, "mode"), by ? by : "?");
+	(void)printf("mode        %s (%s", weir_json_text_of(s, "mode"), by ? by : "?");
 	if (who) {
 		(void)fputs(" of ", stdout);
 		weir_say_clean(stdout, who);
 	}
+	(void)fputc(')', stdout);
 	if (weir_json_text_of(s, "mode_until"))
 		(void)printf("; %s again in %s", weir_json_text_of(s, "mode_then"),
 			     weir_say_span(weir_json_u64_of(s, "mode_rest_s"), span));
