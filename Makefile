@@ -70,7 +70,7 @@ PACKET     := $(patsubst %.c,$(B)/%,$(wildcard tests/packet/t_*.c))
 NETNS      := $(patsubst %.c,$(B)/%,$(wildcard tests/netns/t_*.c))
 FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
-DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(wildcard tests/demo/*.c))
+DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(filter-out %.bpf.c,$(wildcard tests/demo/*.c)))
 BENCH      := $(if $(wildcard tests/bench/bench.c),$(B)/weir-bench)
 TESTS      := $(UNIT) $(PACKET) $(NETNS)
 
