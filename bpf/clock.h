@@ -12,6 +12,12 @@ __u64 weir_fake_now_ns;
 /* What a passed packet gets: XDP_PASS; the bench drops instead, to leave the network stack out of its figures. */
 const volatile __u32 weir_pass_action = XDP_PASS;
 
+/* The time at this instant, whatever the packet's reading was. */
+static __always_inline __u64 clock_fresh(void)
+{
+	return weir_fake_clock ? weir_fake_now_ns : bpf_ktime_get_ns();
+}
+
 /* The coarse clock moves in steps of a jiffy (1 to 10 ms): right for every limit whose burst or window spans many of
  * them; the policy asks for the fine one otherwise. It is read once a jiffy and CPU: bpf_jiffies64 is inlined by every
  * kernel, while the call of bpf_ktime_get_coarse_ns costs 2 to 15 ns. A CPU may so be one jiffy behind another, which

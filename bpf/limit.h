@@ -55,6 +55,11 @@ static __always_inline int charge_bucket(const struct charge *k, struct weir_lim
 	for (i = 0; i < WEIR_CAS_TRIES; i++) {
 		old = *(volatile __u32 *)word;
 		if (!weir_bucket_take(old, now, cost, l->burst, l->block, &new)) {
+			if (i == 0 && old - now > l->burst + l->block) {
+				/* A newer clock wrote it: this CPU (or its host) lost time since it read its own. */
+				now = weir_ticks(clock_fresh(), l->mult, l->shift);
+				continue;
+			}
 			if (l->block)
 				penalise(k, word, old,
 					 weir_bucket_penalise(now, l->burst, l->block));

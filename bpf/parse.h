@@ -197,8 +197,13 @@ static __always_inline int check_fragment(__u32 offset, __u32 len, int more)
 	return WEIR_PARSED;
 }
 
-/* Bytes of the frame behind its @l2 bytes of link header. The IP header says @claimed: where that is more than the first
- * buffer holds, the whole frame is measured. (What trails a datagram in further buffers is so not counted.)
+/* Asking for the whole frame's length is a call. A frame has several buffers only if the first one is full, and no
+ * driver's is smaller than this.
+ */
+#define FIRST_BUFFER_MIN 512
+
+/* Bytes of the frame behind its @l2 bytes of link header, of which the IP header claims @claimed (0: it does not say).
+ * A driver that splits headers from data would have a short first buffer: then the header claims more than it holds.
  */
 static __always_inline __u32 frame_left(const struct cursor *c, __u32 l2, __u32 claimed,
 					struct weir_pkt *p)
@@ -341,6 +346,8 @@ static __always_inline int parse_frame(struct cursor *c, struct weir_pkt *p)
 
 	__builtin_memset(p, 0, sizeof(*p));
 	p->len = c->end - c->data;
+	if (p->len >= FIRST_BUFFER_MIN)
+		p->len = cur_frame_len(c);
 	c->noise = p->len;
 	eth = cur_take(c, sizeof(*eth));
 	if (!eth)

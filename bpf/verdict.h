@@ -28,7 +28,7 @@ __noinline int event_send(struct weir_pkt *p, struct weir_counters *c, __u32 jud
 		c->events_lost++;
 		return 0;
 	}
-	e->time_ns = weir_fake_clock ? weir_fake_now_ns : bpf_ktime_get_ns();
+	e->time_ns = clock_fresh();
 	__builtin_memcpy(&e->src, &p->src, sizeof(e->src));
 	__builtin_memcpy(&e->dst, &p->dst, sizeof(e->dst));
 	e->len = p->len;

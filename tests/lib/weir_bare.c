@@ -122,6 +122,16 @@ static int fill_policy(struct weir *w, const struct weir_bare_opts *c, __u32 buc
 		fprintf(stderr, "weir: %s\n", e.text);
 		goto out;
 	}
+	r = put_inner(w->maps.nets, BPF_MAP_TYPE_HASH, sizeof(struct weir_net_key), sizeof(__u32),
+		      4096, compiled->policy.nets_bank, &fd);
+	if (r < 0)
+		goto out;
+	for (size_t i = 0; i < compiled->n_nets && !r; i++)
+		if (bpf_map_update_elem(fd, &compiled->nets[i].key, &compiled->nets[i].mask, 0))
+			r = -errno;
+	(void)close(fd);
+	if (r < 0)
+		goto out;
 	compiled->policy.flags |= WEIR_POLICY_LISTS;
 	compiled->policy.events_per_second = 20;
 	r = put_inner(w->maps.policy, BPF_MAP_TYPE_ARRAY, sizeof(__u32), sizeof(compiled->policy),
