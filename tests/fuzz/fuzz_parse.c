@@ -19,8 +19,8 @@ static void check(int r, const struct weir_pkt *p, uint32_t first, uint32_t len)
 	if (r >= 0 && r != WEIR_PASS_NON_IP &&
 	    (r < WEIR_DROP_ETH_TRUNCATED || r > WEIR_DROP_ICMP_TRUNCATED))
 		abort();
-	if ((p->len != first && p->len != len) || p->family > 6 || p->fragment >= WEIR_FRAG_MAX ||
-	    p->class >= WEIR_CLASS_MAX)
+	if ((first < 512 ? p->len != first && p->len != len : p->len != len) || p->family > 6 ||
+	    p->fragment >= WEIR_FRAG_MAX || p->class >= WEIR_CLASS_MAX)
 		abort();
 	if (p->vlan > 4095 || (!p->has_ports && (p->sport || p->dport)) ||
 	    (!p->has_tcp && p->tcp_flags))
