@@ -50,7 +50,8 @@ CFLAGS_  += -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-r
 endif
 # Tests may set a default and override it in one initialiser.
 TESTFLAGS := -Itests -Wno-override-init $(if $(findstring clang,$(CC)),-Wno-initializer-overrides)
-BPFFLAGS  := -O2 -g -target bpf -mcpu=v3 -std=gnu11 -Iinclude -Ibpf -Wall -Wextra -Werror -Wshadow \
+BPFOPT    ?= -O2
+BPFFLAGS  := $(BPFOPT) -g -target bpf -mcpu=v3 -std=gnu11 -Iinclude -Ibpf -Wall -Wextra -Werror -Wshadow \
              -Wno-unused-parameter -Wno-address-of-packed-member -Wno-compare-distinct-pointer-types \
              -idirafter /usr/include/$(shell uname -m)-linux-gnu
 
@@ -72,6 +73,8 @@ FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
 DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(filter-out %.bpf.c,$(wildcard tests/demo/*.c)))
 BENCH      := $(if $(wildcard tests/bench/bench.c),$(B)/weir-bench)
+# The same sources, built otherwise: what an upgrade changes the program to (tests/netns/t_restart.c).
+NEXT       := $(if $(findstring /next,$(B)),,$(B)/next/weir)
 TESTS      := $(UNIT) $(PACKET) $(NETNS)
 
 .PHONY: all all-demo check check-vm install uninstall demo test bench lint format clean help tests
@@ -117,7 +120,9 @@ $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c) -o $@ $(LDLIBS_)
 
-tests: all $(TESTS) $(BENCH) $(DEMO) ## build every test
+$(B)/next/weir: $(B)/weir $(BPF_OBJ)
+	$(call say,NEXT,$@)$(MAKE) B=$(B)/next BPFOPT=-Os $(B)/next/weir >/dev/null
+tests: all $(TESTS) $(BENCH) $(DEMO) $(NEXT) ## build every test
 # For scripts/lint: everything compiled and nothing linked; and the flags, to compile one header alone.
 .PHONY: objects flags
 objects: $(USER_OBJ) $(LIB_OBJ) $(patsubst %.c,$(B)/%.o,$(wildcard user/main.c) $(filter-out %.bpf.c,\
