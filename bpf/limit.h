@@ -32,17 +32,26 @@ static __always_inline __u32 limit_cost(struct weir_limit *l, const struct weir_
 	return l->flags & WEIR_LIMIT_BYTES ? p->len : 1;
 }
 
-/* The source went over a limit with block_for: from now on all its packets are dropped, for that time. */
-static __always_inline void penalise(const struct charge *k, __u32 *word, __u32 old, __u32 new)
+/* The source went over a limit with block_for: from now on all its packets are dropped, for that time. Then it begins
+ * anew, with its whole burst: @word is its bucket (of a window, the count stays until the window ends).
+ */
+static __always_inline void penalise(const struct charge *k, struct weir_limit *l, __u32 *penalty,
+				     __u32 *word)
 {
-	if (k->shared)
-		return;
+	__u32 old = *(volatile __u32 *)penalty;
+
+	if (k->shared || weir_penalty_active(old, k->now_ns, l->block_ms))
+		return; /* another CPU was first: the time is not extended */
 	if (lists_guarded(k->pol, k->pkt, k->now_ns)) {
 		k->count->guarded++;
 		return;
 	}
-	__sync_val_compare_and_swap(word, old,
-				    new); /* if it fails, the next packet over the limit does it */
+	/* If it fails, the next packet over the limit does it. */
+	if (__sync_val_compare_and_swap(penalty, old, weir_penalty_word(k->now_ns, l->block_ms)) !=
+	    old)
+		return;
+	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
+		__sync_val_compare_and_swap(word, *(volatile __u32 *)word, 0);
 }
 
 static __always_inline int charge_bucket(const struct charge *k, struct weir_limit *l, __u32 *word)
@@ -54,15 +63,12 @@ static __always_inline int charge_bucket(const struct charge *k, struct weir_lim
 	cost = ticks > ~0u ? ~0u : ticks;
 	for (i = 0; i < WEIR_CAS_TRIES; i++) {
 		old = *(volatile __u32 *)word;
-		if (!weir_bucket_take(old, now, cost, l->burst, l->block, &new)) {
-			if (i == 0 && old - now > l->burst + l->block) {
+		if (!weir_bucket_take(old, now, cost, l->burst, &new)) {
+			if (i == 0 && old - now > l->burst) {
 				/* A newer clock wrote it: this CPU (or its host) lost time since it read its own. */
 				now = weir_ticks(clock_fresh(), l->mult, l->shift);
 				continue;
 			}
-			if (l->block)
-				penalise(k, word, old,
-					 weir_bucket_penalise(now, l->burst, l->block));
 			return LIMIT_OVER;
 		}
 		if (__sync_val_compare_and_swap(word, old, new) == old)
@@ -129,12 +135,6 @@ static __always_inline __u32 penalty_word(struct weir_limit *l, bool v6)
 	return v6 ? l->penalty6 : l->penalty4;
 }
 
-/* Clock of a penalty word. */
-static __always_inline __u32 penalty_now(__u64 now_ns)
-{
-	return now_ns >> 20;
-}
-
 /* One limit on the @n words of a slot. */
 static __always_inline int charge_limit(const struct charge *k, struct weir_limit *l, __u32 *words,
 					__u32 n, bool v6)
@@ -145,8 +145,8 @@ static __always_inline int charge_limit(const struct charge *k, struct weir_limi
 	if (w >= n)
 		return LIMIT_OK;
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
-		return charge_bucket(k, l, &words[w]);
-	if (!(l->flags & WEIR_LIMIT_PAIR))
+		r = charge_bucket(k, l, &words[w]);
+	else if (!(l->flags & WEIR_LIMIT_PAIR))
 		r = charge_fixed32(l, &words[w], k->now_ns, limit_cost(l, k->pkt));
 	else if (!v6) /* a pair is 8-byte aligned: words 1 and 2 behind a 4-byte tag, any even one behind 8 bytes */
 		r = charge_pair(l, (__u64 *)&words[1], k->now_ns, limit_cost(l, k->pkt));
@@ -155,9 +155,8 @@ static __always_inline int charge_limit(const struct charge *k, struct weir_limi
 	else
 		return LIMIT_OK;
 	q = penalty_word(l, v6);
-	if (r == LIMIT_OVER && l->block_ms && q < n)
-		penalise(k, &words[q], *(volatile __u32 *)&words[q],
-			 weir_bucket_penalise(penalty_now(k->now_ns), 0, l->block_ms));
+	if (r == LIMIT_OVER && q < n)
+		penalise(k, l, &words[q], &words[w]);
 	return r;
 }
 
@@ -165,15 +164,9 @@ static __always_inline int charge_limit(const struct charge *k, struct weir_limi
 static __always_inline bool in_penalty(const struct charge *k, struct weir_limit *l,
 				       const __u32 *words, __u32 n, bool v6)
 {
-	__u32 w = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? state_word(l, v6) : penalty_word(l, v6);
+	__u32 q = penalty_word(l, v6);
 
-	if (k->shared || w >= n)
-		return false;
-	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
-		return l->block &&
-		       weir_bucket_blocked(words[w], weir_ticks(k->now_ns, l->mult, l->shift),
-					   l->burst, l->block);
-	return weir_bucket_blocked(words[w], penalty_now(k->now_ns), 0, l->block_ms);
+	return !k->shared && q < n && weir_penalty_active(words[q], k->now_ns, l->block_ms);
 }
 
 static __always_inline void count_limit(const struct charge *k, struct weir_limit *l, int r)
@@ -201,7 +194,7 @@ static __always_inline __u32 judge_words(const struct charge *k, const struct we
 				break;
 			id = group->limit[i] & (WEIR_LIMITS_MAX - 1);
 			l = &k->pol->limit[id];
-			if (!(l->flags & WEIR_LIMIT_BLOCK) || !in_penalty(k, l, words, n, v6))
+			if (!in_penalty(k, l, words, n, v6))
 				continue;
 			count_limit(k, l, LIMIT_OVER);
 			if (!(l->flags & WEIR_LIMIT_MONITOR))

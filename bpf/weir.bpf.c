@@ -51,8 +51,7 @@ static __always_inline __u32 judge_class(const struct weir_policy *pol, const st
 
 		for (i = 0; i < WEIR_CAS_TRIES; i++) {
 			old = *(volatile __u32 *)&w->word;
-			if (!weir_bucket_take(old, now, 1u << (l->frac_bits & 31), l->burst, 0,
-					      &new))
+			if (!weir_bucket_take(old, now, 1u << (l->frac_bits & 31), l->burst, &new))
 				return JUDGED(class_reason(class, true), WEIR_NO_LIMIT);
 			if (__sync_val_compare_and_swap(&w->word, old, new) == old)
 				break;

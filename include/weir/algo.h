@@ -10,6 +10,7 @@
 #define WEIR_ALGO_H
 
 #include "weir/algo_bucket.h"
+#include "weir/algo_penalty.h"
 #include "weir/algo_window.h"
 
 #endif

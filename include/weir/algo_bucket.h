@@ -5,13 +5,13 @@
  * 1 << frac_bits ticks, and the *clock* is converted to ticks, not the cost. The charge is therefore exact and only
  * the rate is rounded, by at most half of 1 / mult.
  *
- *	debt = word - now, where 1 <= debt <= burst (+ block); what is far from that is no debt
+ *	debt = word - now, where 1 <= debt <= burst; what is far from that is no debt
  *	admit if debt + cost <= burst, then word = now + debt + cost
  *
  * Two CPUs read the clock a moment apart: one that reads it, is overtaken by another's charge and only then loads the
- * word sees a debt a little above burst + block. That is a full bucket (or a whole penalty), not a stale word: taken
- * for no debt it would hand the source a new burst at every such moment. So up to one burst more is read as full; the
- * compiler of limits sees to it that a burst lasts many steps of the clock in use.
+ * word sees a debt a little above burst. That is a full bucket, not a stale word: taken for no debt it would hand the
+ * source a new burst at every such moment. So up to one burst more is read as full; the compiler of limits sees to it
+ * that a burst lasts many steps of the clock in use.
  *
  * With debt 0 exactly `burst` ticks are admitted at once; then `rate`.
  */
@@ -28,16 +28,16 @@ static __always_inline __u32 weir_ticks(__u64 now_ns, __u64 mult, __u8 shift)
 	return (__u32)((now_ns * mult) >> (shift & 63));
 }
 
-/* Debt of @word in ticks: 0 .. burst + block. A word up to @burst beyond that was written by a CPU whose clock is
- * newer (the coarse clock is used only where a burst lasts many of its steps); what is further away is stale.
+/* Debt of @word in ticks: 0 .. burst. A word up to @burst beyond that was written by a CPU whose clock is newer (the
+ * coarse clock is used only where a burst lasts many of its steps); what is further away is stale.
  */
-static __always_inline __u32 weir_bucket_debt(__u32 word, __u32 now, __u32 burst, __u32 block)
+static __always_inline __u32 weir_bucket_debt(__u32 word, __u32 now, __u32 burst)
 {
-	__u32 debt = word - now, range = burst + block;
+	__u32 debt = word - now;
 
-	if (!word || debt > range + burst)
+	if (!word || debt > 2 * burst)
 		return 0;
-	return debt <= range ? debt : range;
+	return debt <= burst ? debt : burst;
 }
 
 /* A word that means @debt at @now; never 0, which is kept for "no state" (one tick more instead). */
@@ -48,32 +48,16 @@ static __always_inline __u32 weir_bucket_word(__u32 now, __u32 debt)
 	return word ? word : 1;
 }
 
-/* Takes @cost ticks. Returns 1 and *ret_word (to be stored) to admit, 0 to refuse. A word in its block_for time
- * (debt above burst) refuses. @block may be 0. 2 * burst + block < 2^32.
- */
-static __always_inline int weir_bucket_take(__u32 word, __u32 now, __u32 cost, __u32 burst, __u32 block,
+/* Takes @cost ticks. Returns 1 and *ret_word (to be stored) to admit, 0 to refuse. 2 * burst < 2^32. */
+static __always_inline int weir_bucket_take(__u32 word, __u32 now, __u32 cost, __u32 burst,
 					    __u32 *ret_word)
 {
-	__u32 debt = weir_bucket_debt(word, now, burst, block);
+	__u32 debt = weir_bucket_debt(word, now, burst);
 
-	if (debt > burst || cost > burst - debt)
+	if (cost > burst - debt)
 		return 0;
 	*ret_word = weir_bucket_word(now, debt + cost);
 	return 1;
-}
-
-/* Is the source in the block_for time of this limit? */
-static __always_inline int weir_bucket_blocked(__u32 word, __u32 now, __u32 burst, __u32 block)
-{
-	return weir_bucket_debt(word, now, burst, block) > burst;
-}
-
-/* The word of a source that has just exceeded a limit with block_for: blocked for @block ticks, then out of tokens.
- * The time is not extended by what arrives during it.
- */
-static __always_inline __u32 weir_bucket_penalise(__u32 now, __u32 burst, __u32 block)
-{
-	return weir_bucket_word(now, burst + block);
 }
 
 #endif

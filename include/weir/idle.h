@@ -6,9 +6,9 @@
  *
  *	busy = word != 0 && (u32)(word - lo) < range
  *
- * bucket      debt = word - now is a debt if 1 <= debt <= burst + block, and up to burst above that if it was
- *             written by a CPU with a newer clock: lo = now + 1, range = 2 * burst + block
- * penalty     the same with now = now_ns >> 20, burst 0, block = block_ms
+ * bucket      debt = word - now is a debt if 1 <= debt <= burst, and up to burst above that if it was written by a
+ *             CPU with a newer clock: lo = now + 1, range = 2 * burst
+ * penalty     the same with now = now_ns >> 20, block_ms instead of burst, and 32 units for a newer clock
  * fixed       number << c | count with the current number or the next one (newer clock), which follow each other:
  *             lo = (number << c) + 1, range = (2 << c) - 1; the + 1 leaves out a count of 0
  * pair        its high word holds number << c | upper bits of a count, c = 8 (fixed) or 18 (sliding); a pair is only
@@ -61,13 +61,13 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 	__u64 index;
 
 	if (role == WEIR_WORD_PENALTY) {
-		i.lo = (__u32)(now_ns >> 20) + 1;
-		i.range = l->block_ms;
+		i.lo = (__u32)(now_ns >> WEIR_PENALTY_SHIFT) + 1;
+		i.range = l->block_ms + WEIR_PENALTY_AHEAD;
 		return i;
 	}
 	if (role == WEIR_WORD_STATE && l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 		i.lo = weir_ticks(now_ns, l->mult, l->shift) + 1;
-		i.range = 2 * l->burst + l->block;
+		i.range = 2 * l->burst;
 		return i;
 	}
 	if (role != ((l->flags & WEIR_LIMIT_PAIR) ? WEIR_WORD_HIGH : WEIR_WORD_STATE) ||
@@ -88,8 +88,7 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 }
 
 /* Fills @g->idle and @g->windows from owner, role and the policy's limits. For who makes a policy. */
-static __always_inline void weir_group_prepare(const struct weir_limit *limit,
-					       struct weir_group *g)
+static __always_inline void weir_group_prepare(const struct weir_limit *limit, struct weir_group *g)
 {
 	int i;
 
@@ -103,13 +102,13 @@ static __always_inline void weir_group_prepare(const struct weir_limit *limit,
 		w->shift = 0;
 		if (g->role[i] == WEIR_WORD_PENALTY) {
 			w->mult = 1;
-			w->shift = 20;
-			w->range = l->block_ms;
+			w->shift = WEIR_PENALTY_SHIFT;
+			w->range = l->block_ms + WEIR_PENALTY_AHEAD;
 		} else if (g->role[i] == WEIR_WORD_STATE &&
 			   l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 			w->mult = l->mult;
 			w->shift = l->shift;
-			w->range = 2 * l->burst + l->block;
+			w->range = 2 * l->burst;
 		} else if (g->role[i] != WEIR_WORD_FREE) {
 			g->windows = 1;
 		}

@@ -12,7 +12,7 @@
 #include "weir/types.h"
 
 enum weir_algorithm {
-	WEIR_ALGO_TOKEN_BUCKET,	  /* 1 word */
+	WEIR_ALGO_TOKEN_BUCKET,	  /* 1 word; each has one more with block_for */
 	WEIR_ALGO_FIXED_WINDOW,	  /* 1 word where limit < 2^20, else a pair */
 	WEIR_ALGO_SLIDING_WINDOW, /* sliding-window counter: a pair */
 	WEIR_ALGO_MAX
@@ -26,15 +26,14 @@ enum weir_limit_flags {
 };
 
 /* One limit. Units are "ticks of the word": tokens << frac_bits for a bucket, packets or bytes for a window.
- * See algo_bucket.h and algo_window.h for the meaning of each parameter.
+ * See algo_bucket.h, algo_window.h and algo_penalty.h for the meaning of each parameter.
  */
 struct weir_limit {
-	__u64 mult; /* bucket: clock to ticks, (now_ns * mult) >> shift; also for the penalty word */
+	__u64 mult;	 /* bucket: clock to ticks, (now_ns * mult) >> shift */
 	__u64 window_ns; /* windows: length */
 	__u64 limit;	 /* windows: packets or bytes in one window */
 	__u32 burst;	 /* bucket: ticks */
-	__u32 block;	 /* bucket: block_for in ticks; 0 = none */
-	__u32 block_ms;	 /* windows: block_for in units of 2^20 ns, kept in the penalty word */
+	__u32 block_ms;	 /* block_for in units of 2^20 ns (algo_penalty.h); 0 = none */
 	__u8 algorithm;	 /* enum weir_algorithm */
 	__u8 flags;	 /* enum weir_limit_flags */
 	__u8 shift;	 /* bucket: 0..32 */
@@ -44,11 +43,11 @@ struct weir_limit {
 	__u8 stat;	 /* index of its counters, 0..WEIR_STATS_MAX-1 */
 	__u8 word4;	 /* first state word in an IPv4 slot of its group */
 	__u8 word6;	 /* the same for IPv6 */
-	__u8 penalty4; /* windows with block_for: the word that holds the penalty; else WEIR_NO_LIMIT */
+	__u8 penalty4;	 /* with block_for: the word that holds the penalty; else WEIR_NO_LIMIT */
 	__u8 penalty6;
-	__u8 _pad[9];
+	__u8 _pad[5];
 };
-WEIR_ABI_SIZE(struct weir_limit, 56);
+WEIR_ABI_SIZE(struct weir_limit, 48);
 
 /* When a state word is busy, prepared so that a newcomer's scan needs no branch for each kind of word (idle.h):
  * busy = word != 0 && word - lo < range, where lo = ticks of now + 1.

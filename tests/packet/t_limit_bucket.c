@@ -189,7 +189,7 @@ static void block_for_covers_all_packets_of_the_source(void **state)
 	xdp_pass(x, syn);
 }
 
-static void block_for_is_not_extended_by_what_arrives_in_it(void **state)
+static void block_for_is_not_extended(void **state)
 {
 	struct xdp_run *x = xdp_run(LIMITS("{name: a, rate: 100/s, burst: 2, block_for: 1s}"));
 	struct pkt p = SRC4("198.51.100.1");
@@ -201,24 +201,55 @@ static void block_for_is_not_extended_by_what_arrives_in_it(void **state)
 	xdp_drop(x, p);
 	for (; blocked < 300 && xdp_verdict(x, &p) == WEIR_DROP_PENALTY; blocked++)
 		xdp_advance_ms(x, 10);
-	assert_in_range(blocked, 98, 102);
+	assert_in_range(blocked, 99, 101);
 }
 
-static void source_is_free_a_token_after_block_for(void **state)
+/* It begins anew, with its whole burst, however slow the rate is. */
+static void source_is_free_right_after_block_for(void **state)
 {
-	struct xdp_run *x = xdp_run(LIMITS("{name: a, rate: 100/s, burst: 2, block_for: 1s}"));
+	static const char *const limit[] = {"{name: a, rate: 100/s, burst: 20, block_for: 1s}",
+					    "{name: a, rate: 1/h, burst: 20, block_for: 1s}",
+					    "{name: a, rate: 1000000/s, burst: 20, block_for: 1s}"};
+	struct pkt p = SRC4("198.51.100.1"), p6 = SRC6("2001:db8::1");
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(limit) / sizeof(limit[0]); k++) {
+		struct xdp_run *x = xdp_run(LIMITS(limit[k]));
+
+		for (uint64_t phase = 0; phase < 20; phase++) {
+			xdp_set_clock(x, XDP_SECOND * 10 * (phase + 1) + phase * 77777);
+			assert_int_equal(xdp_send_many(x, &p, 30), 20);
+			assert_int_equal(xdp_send_many(x, &p6, 30), 20);
+			xdp_advance_ms(x, 998);
+			xdp_expect(x, p, XDP_DROP, WEIR_DROP_PENALTY);
+			xdp_expect(x, p6, XDP_DROP, WEIR_DROP_PENALTY);
+			xdp_advance_ms(x, 3);
+			assert_int_equal(xdp_send_many(x, &p, 30), 20);
+			assert_int_equal(xdp_send_many(x, &p6, 30), 20);
+		}
+	}
+}
+
+/* Half its rate from the moment the time is over, and all through it, at every phase of the clock. */
+static void polite_source_is_not_blocked_again(void **state)
+{
+	struct xdp_run *x = xdp_run(LIMITS("{name: a, rate: 100/s, burst: 1, block_for: 1s}"));
 	struct pkt p = SRC4("198.51.100.1");
 
 	(void)state;
-	/* the time ends with an empty bucket; one token takes 10 ms */
 	for (uint64_t phase = 0; phase < 20; phase++) {
+		int refused = 0;
+
 		xdp_set_clock(x, XDP_SECOND * 10 * (phase + 1));
-		for (int i = 0; i < 10; i++)
-			(void)xdp_verdict(x, &p);
-		xdp_advance_ms(x, 1011 + phase);
-		for (int i = 0; i < 100; i++) {
-			xdp_pass(x, p);
+		xdp_pass(x, p);
+		xdp_drop(x, p);
+		xdp_advance_ms(x, phase);
+		for (; xdp_verdict(x, &p) == WEIR_DROP_PENALTY; refused++)
 			xdp_advance_ms(x, 20);
+		assert_in_range(refused, 49, 51);
+		for (int i = 0; i < 100; i++) {
+			xdp_advance_ms(x, 20);
+			xdp_pass(x, p);
 		}
 	}
 }
@@ -273,8 +304,9 @@ int main(void)
 		cmocka_unit_test(two_limits_together_give_the_smaller_one),
 		cmocka_unit_test(monitor_limit_counts_and_stops_nothing),
 		cmocka_unit_test(block_for_covers_all_packets_of_the_source),
-		cmocka_unit_test(block_for_is_not_extended_by_what_arrives_in_it),
-		cmocka_unit_test(source_is_free_a_token_after_block_for),
+		cmocka_unit_test(block_for_is_not_extended),
+		cmocka_unit_test(source_is_free_right_after_block_for),
+		cmocka_unit_test(polite_source_is_not_blocked_again),
 		cmocka_unit_test(monitor_limit_with_block_for_stops_nothing),
 		cmocka_unit_test(monitor_mode_passes_everything_and_says_what_it_would),
 	};

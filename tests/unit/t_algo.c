@@ -28,7 +28,7 @@ static int take_bucket(const struct weir_limit *l, __u64 now_ns, __u64 state, __
 	__u32 word;
 
 	if (!weir_bucket_take((__u32)state, weir_ticks(now_ns, l->mult, l->shift),
-			      1u << l->frac_bits, l->burst, l->block, &word))
+			      1u << l->frac_bits, l->burst, &word))
 		return 0;
 	*ret = word;
 	return 1;
@@ -186,10 +186,11 @@ static void check_word(const struct weir_limit *l, __u8 role, __u64 now_ns, __u3
 	bool busy;
 
 	if (role == WEIR_WORD_PENALTY) {
-		busy = weir_bucket_debt(word, (__u32)(now_ns >> 20), 0, l->block_ms) != 0;
+		if (!l->block_ms)
+			return; /* no such word */
+		busy = weir_penalty_active(word, now_ns, l->block_ms);
 	} else if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
-		busy = weir_bucket_debt(word, weir_ticks(now_ns, l->mult, l->shift), l->burst,
-					l->block) != 0;
+		busy = weir_bucket_debt(word, weir_ticks(now_ns, l->mult, l->shift), l->burst) != 0;
 	} else if (l->algorithm == WEIR_ALGO_SLIDING_WINDOW) {
 		number = weir_window_number(now_ns / l->window_ns, WEIR_SLIDING_NUMBER_BITS);
 		busy = role == WEIR_WORD_HIGH && word &&

@@ -61,7 +61,7 @@ static void three_an_hour_and_a_hundred_gigabit_are_counted(void **state)
 	free(l);
 }
 
-static void fewer_fraction_bits_make_room_for_burst_or_block(void **state)
+static void fewer_fraction_bits_make_room_for_the_burst(void **state)
 {
 	struct limits *l = limits_new();
 	struct weir_conf_limit *n = limits_bucket(l, "a", 3, 1);
@@ -73,7 +73,7 @@ static void fewer_fraction_bits_make_room_for_burst_or_block(void **state)
 	c = limits_compile(l, NULL);
 	assert_int_equal(c->policy.limit[0].frac_bits, 18);
 	assert_true(weir_compile_rate_error(n, &c->policy.limit[0]) <= 0.001);
-	assert_true((__u64)c->policy.limit[0].burst + c->policy.limit[0].block <= 1u << 31);
+	assert_true(c->policy.limit[0].burst <= 1u << 30);
 	weir_compiled_free(c);
 	free(l);
 }
@@ -94,10 +94,12 @@ static void what_does_not_fit_names_limit_value_and_remedy(void **state)
 	n->bytes = false;
 	n->rate = 3;
 	n->burst = 10;
-	n->block_for_ns = 3000 * HOUR;
+	n->block_for_ns = 26 * 24 * HOUR; /* whatever the rate */
 	weir_compiled_free(limits_compile(l, NULL));
 	n->rate = 20000;
-	LIMITS_REFUSE(l, "limit big: block_for 125d", "burst 10", "at most 107374s");
+	weir_compiled_free(limits_compile(l, NULL));
+	n->block_for_ns = 3000 * HOUR;
+	LIMITS_REFUSE(l, "limit big: block_for 125d", "at most 26d");
 	n->block_for_ns = 0;
 	n->rate_per_ns = ~0ull;
 	n->rate = 1;
@@ -145,24 +147,33 @@ static void windows_choose_words_by_their_limit(void **state)
 	free(l);
 }
 
-static void a_window_penalty_is_rounded_up(void **state)
+static void every_algorithm_has_a_word_for_its_penalty(void **state)
 {
-	struct limits *l = limits_new();
-	struct weir_compiled *c;
-
 	(void)state;
-	limits_window(l, "a", WEIR_ALGO_FIXED_WINDOW, 500, SEC)->block_for_ns = (1 << 20) + 1;
-	c = limits_compile(l, NULL);
-	assert_int_equal(c->policy.limit[0].block_ms, 2);
-	assert_int_equal(c->policy.limit[0].flags, WEIR_LIMIT_BLOCK);
-	assert_int_equal(c->policy.limit[0].penalty4, 1);
-	assert_int_equal(c->policy.group4[0].role[1], WEIR_WORD_PENALTY);
-	assert_int_equal(c->policy.group4[0].penalties, 1);
-	assert_int_equal(c->policy.penalties4, 1);
-	weir_compiled_free(c);
-	l->item[0].block_for_ns = 30 * 24 * HOUR;
-	LIMITS_REFUSE(l, "limit a: block_for 30d", "at most 26d");
-	free(l);
+	for (int a = 0; a < WEIR_ALGO_MAX; a++) {
+		struct limits *l = limits_new();
+		struct weir_compiled *c;
+		const struct weir_limit *m;
+
+		limits_bucket(l, "a", 100, 200)->block_for_ns = (1 << 20) + 1;
+		l->item[0].algorithm = a;
+		l->item[0].limit = 500;
+		l->item[0].window_ns = SEC;
+		c = limits_compile(l, NULL);
+		m = &c->policy.limit[0];
+		assert_int_equal(m->block_ms, 2); /* rounded up */
+		assert_true(m->flags & WEIR_LIMIT_BLOCK);
+		assert_int_equal(m->penalty4, a == WEIR_ALGO_SLIDING_WINDOW ? 0 : 1);
+		assert_int_equal(m->penalty6, a == WEIR_ALGO_SLIDING_WINDOW ? 2 : 1);
+		assert_int_equal(c->policy.group4[0].role[m->penalty4], WEIR_WORD_PENALTY);
+		assert_int_equal(c->policy.group6[0].role[m->penalty6], WEIR_WORD_PENALTY);
+		assert_int_equal(c->policy.group4[0].penalties, 1);
+		assert_int_equal(c->policy.penalties4, 1);
+		weir_compiled_free(c);
+		l->item[0].block_for_ns = 30 * 24 * HOUR;
+		LIMITS_REFUSE(l, "limit a: block_for 30d", "at most 26d");
+		free(l);
+	}
 }
 
 static bool fine_clock(struct limits *l)
@@ -277,7 +288,7 @@ static void check_family(const struct limits *l, const struct weir_policy *p, bo
 				assert_int_equal(g[i].role[w + 1], WEIR_WORD_HIGH);
 				assert_int_equal(taken[w + 1]++, 0);
 			}
-			if (m->algorithm != WEIR_ALGO_TOKEN_BUCKET && m->flags & WEIR_LIMIT_BLOCK) {
+			if (m->flags & WEIR_LIMIT_BLOCK) {
 				assert_true(q < words);
 				assert_int_equal(g[i].role[q], WEIR_WORD_PENALTY);
 				assert_int_equal(g[i].owner[q], id);
@@ -464,7 +475,7 @@ static void what_leaves_words_as_they_are_keeps_the_tables(void **state)
 	n[0].mode = WEIR_MODE_MONITOR;
 	x.l->conf.mode = WEIR_MODE_MONITOR;
 	expect_tables(&x, false);
-	n[0].block_for_ns = SEC;
+	n[2].burst = 201;
 	expect_tables(&x, false);
 	n[1].limit = 1000; /* fits the bits in use */
 	expect_tables(&x, false);
@@ -499,13 +510,16 @@ static void what_changes_units_needs_new_tables(void **state)
 	n[1].limit = 1 << 20;
 	expect_tables(&x, true);
 	RESTORE();
-	n[1].block_for_ns = SEC; /* takes a word */
+	n[0].block_for_ns = SEC; /* takes a word */
+	expect_tables(&x, true);
+	RESTORE();
+	n[1].block_for_ns = SEC;
+	expect_tables(&x, true);
+	RESTORE();
+	n[2].block_for_ns = 0;
 	expect_tables(&x, true);
 	RESTORE();
 	n[2].block_for_ns = 9 * SEC;
-	expect_tables(&x, true);
-	RESTORE();
-	n[2].burst = 201; /* where the penalty begins */
 	expect_tables(&x, true);
 	RESTORE();
 	n[0].ipv4_prefix = 24;
@@ -536,6 +550,9 @@ static void reordering_keeps_words_and_counters(void **state)
 	struct weir_conf_limit first = x.l->item[0];
 
 	(void)state;
+	weir_compiled_free(x.old);
+	x.l->item[2].block_for_ns = 0; /* three words: they fit one slot in any order */
+	x.old = limits_compile(x.l, NULL);
 	x.l->item[0] = x.l->item[2];
 	x.l->item[2] = first;
 	expect_tables(&x, false);
@@ -714,10 +731,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_rate_is_exact_to_a_thousandth),
 		cmocka_unit_test(three_an_hour_and_a_hundred_gigabit_are_counted),
-		cmocka_unit_test(fewer_fraction_bits_make_room_for_burst_or_block),
+		cmocka_unit_test(fewer_fraction_bits_make_room_for_the_burst),
 		cmocka_unit_test(what_does_not_fit_names_limit_value_and_remedy),
 		cmocka_unit_test(windows_choose_words_by_their_limit),
-		cmocka_unit_test(a_window_penalty_is_rounded_up),
+		cmocka_unit_test(every_algorithm_has_a_word_for_its_penalty),
 		cmocka_unit_test(short_bursts_and_windows_need_the_fine_clock),
 		cmocka_unit_test(classes_have_generous_limits),
 		cmocka_unit_test(other_than_per_source_is_refused),

@@ -115,7 +115,7 @@ static void run(const struct one *o, const struct weir_limit *l, __u64 start_ns,
 
 		want = ticks <= level;
 		got = weir_bucket_take(word, weir_ticks(now_ns, l->mult, l->shift), ticks, l->burst,
-				       0, &new);
+				       &new);
 		assert_int_equal(got, want);
 		if (!got) {
 			/* An ideal bucket that is slower by a thousandth has no room either. */
@@ -189,14 +189,14 @@ static void admits_exactly_burst_at_once(void **state)
 			if (i < 8) /* so that the bucket fills exactly at the wrap, and around it */
 				now = 0u - l.burst - 4 + i;
 			while (n <= limits[k].burst &&
-			       weir_bucket_take(word, now, 1u << l.frac_bits, l.burst, 0, &word))
+			       weir_bucket_take(word, now, 1u << l.frac_bits, l.burst, &word))
 				n++;
 			/* If the word passes 0 it is one tick ahead: up to one token fewer. */
 			assert_in_range(n, limits[k].burst - (i < 8), limits[k].burst);
 			/* and refuses from then on, at that moment */
 			for (int j = 0; j < 3; j++)
 				assert_false(weir_bucket_take(word, now, 1u << l.frac_bits, l.burst,
-							      0, &word));
+							      &word));
 		}
 	}
 }
@@ -218,7 +218,7 @@ static void admits_burst_and_rate_over_time(void **state)
 		step = step ? step : 1;
 		for (unsigned i = 0; i < 3000000; i++, now_ns += step)
 			if (weir_bucket_take(word, weir_ticks(now_ns, l.mult, l.shift),
-					     (__u32)(cost << l.frac_bits), l.burst, 0, &word))
+					     (__u32)(cost << l.frac_bits), l.burst, &word))
 				admitted++;
 		tokens = admitted * cost;
 		want = (double)o->burst +
@@ -228,40 +228,56 @@ static void admits_burst_and_rate_over_time(void **state)
 	}
 }
 
+/* From the first unit to the last, at every age of the clock and across its wrap. */
 static void block_for_lasts_as_long_as_it_says(void **state)
 {
-	static const __u64 starts[] = {0, 40 * MIN, 60 * MIN, 75 * MIN};
+	static const __u64 starts[] = {0,
+				       40 * MIN,
+				       60 * MIN,
+				       75 * MIN,
+				       (1ull << 52) - 5 * SEC,
+				       1ull << 52,
+				       (1ull << 52) + 1,
+				       (1ull << 52) - (1 << 20)};
+	static const __u64 blocks[] = {SEC / 100, SEC, 10 * SEC, 7 * 24 * HOUR, 26 * 24 * HOUR};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
-		struct limits *c = limits_new();
-		struct weir_compiled *p;
-		struct weir_limit l;
-		__u64 t = starts[i];
-		__u32 word;
+		for (size_t k = 0; k < ARRAY_LEN(blocks); k++) {
+			__u64 t = starts[i], unit = 1 << WEIR_PENALTY_SHIFT, left;
+			__u32 block = (__u32)((blocks[k] + unit - 1) / unit);
+			__u32 word = weir_penalty_word(t, block);
 
-		limits_bucket(c, "a", 100, 200)->block_for_ns = 10 * SEC;
-		p = limits_compile(c, NULL);
-		l = p->policy.limit[0];
-#define TICKS(ns) weir_ticks((ns), l.mult, l.shift)
-		word = weir_bucket_penalise(TICKS(t), l.burst, l.block);
-		for (__u64 dt = 0; dt < 10 * SEC; dt += SEC / 100) {
-			assert_true(weir_bucket_blocked(word, TICKS(t + dt), l.burst, l.block));
-			assert_false(weir_bucket_take(word, TICKS(t + dt), 1u << l.frac_bits,
-						      l.burst, l.block, &word));
-		}
-		t += 10 * SEC + SEC / 100;
-		assert_false(weir_bucket_blocked(word, TICKS(t), l.burst, l.block));
-		/* then out of tokens, which come back at the rate */
-		t += SEC;
-		for (int n = 0; n < 110; n++)
-			if (!weir_bucket_take(word, TICKS(t), 1u << l.frac_bits, l.burst, l.block,
-					      &word)) {
-				assert_in_range(n, 100, 102);
-				break;
+			assert_int_not_equal(word, 0);
+			for (int step = 0; step < 1000; step++) {
+				__u64 dt = (blocks[k] - unit) / 1000 * (unsigned)step;
+
+				assert_true(weir_penalty_active(word, t + dt, block));
+				left = (__u64)weir_penalty_left(word, t + dt, block) * unit;
+				assert_in_range(left + dt, blocks[k] - unit, blocks[k] + 2 * unit);
 			}
-		weir_compiled_free(p);
-		free(c);
+			/* one unit more where the word would be 0 */
+			assert_false(weir_penalty_active(word, t + (block + 1) * unit, block));
+			assert_false(
+				weir_penalty_active(word, t + (block + 1) * unit + HOUR, block));
+		}
+	}
+}
+
+/* The coarse clock of a CPU may be a jiffy behind: a penalty that is a little too long is a whole one. */
+static void an_older_clock_sees_the_whole_penalty(void **state)
+{
+	struct random r = {13};
+
+	(void)state;
+	for (int i = 0; i < 10000; i++) {
+		__u64 newer = (1ull << 30) + random_below(&r, 1ull << 54);
+		__u64 older = newer - random_below(&r, (WEIR_PENALTY_AHEAD - 1) << 20);
+		__u32 block = 1 + (__u32)random_below(&r, WEIR_PENALTY_MAX);
+		__u32 word = weir_penalty_word(newer, block);
+
+		assert_int_equal(weir_penalty_left(word, older, block), block);
+		assert_int_equal(weir_penalty_left(word, newer - (64ull << 20), block), 0);
 	}
 }
 
@@ -271,7 +287,7 @@ static void block_for_lasts_as_long_as_it_says(void **state)
 static void an_older_clock_never_gets_a_new_burst(void **state)
 {
 	struct random r = {9};
-	__u32 burst = 4000000, block;
+	__u32 burst = 4000000;
 
 	(void)state;
 	for (int i = 0; i < 10000; i++) {
@@ -280,12 +296,9 @@ static void an_older_clock_never_gets_a_new_burst(void **state)
 
 		if (i < 100)
 			newer = i, older = newer - 200;
-		assert_true(weir_bucket_take(word, newer, burst, burst, 0,
-					     &word)); /* full to the brim */
-		assert_false(weir_bucket_take(word, older, 1514, burst, 0, &word));
-		block = 1000000;
-		word = weir_bucket_penalise(newer, burst, block);
-		assert_true(weir_bucket_blocked(word, older, burst, block));
+		assert_true(
+			weir_bucket_take(word, newer, burst, burst, &word)); /* full to the brim */
+		assert_false(weir_bucket_take(word, older, 1514, burst, &word));
 	}
 }
 
@@ -300,8 +313,9 @@ static void zero_is_idle_at_every_age(void **state)
 
 		if (i < 1000)
 			now = 0u - 500 + i;
-		assert_int_equal(weir_bucket_debt(0, now, burst, burst / 2), 0);
-		assert_true(weir_bucket_take(0, now, burst, burst, 0, &new));
+		assert_int_equal(weir_bucket_debt(0, now, burst), 0);
+		assert_true(weir_bucket_take(0, now, burst, burst, &new));
+		assert_false(weir_penalty_active(0, (__u64)now << WEIR_PENALTY_SHIFT, burst));
 	}
 }
 
@@ -313,6 +327,7 @@ int main(void)
 		cmocka_unit_test(admits_exactly_burst_at_once),
 		cmocka_unit_test(admits_burst_and_rate_over_time),
 		cmocka_unit_test(block_for_lasts_as_long_as_it_says),
+		cmocka_unit_test(an_older_clock_sees_the_whole_penalty),
 		cmocka_unit_test(an_older_clock_never_gets_a_new_burst),
 		cmocka_unit_test(zero_is_idle_at_every_age),
 	};

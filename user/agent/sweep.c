@@ -165,7 +165,7 @@ static int look(void *arg, const struct weir_prefix *source, unsigned group, con
 		if (g->limit[i] >= WEIR_LIMITS_MAX)
 			continue;
 		weir_table_state(f->policy, source->family, g->limit[i], words, f->now_ns, &st);
-		if (st.used && (!any || loudness(&st) > loudness(&best.state))) {
+		if ((st.used || st.blocked_ns) && (!any || loudness(&st) > loudness(&best.state))) {
 			best.limit = g->limit[i];
 			best.state = st;
 			any = true;

@@ -119,8 +119,7 @@ static __u64 default_burst(const struct weir_conf_limit *l)
 
 static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 {
-	unsigned __int128 refill, block;
-	char most[WEIR_STR_MAX];
+	unsigned __int128 refill;
 
 	if (!(l->given & WEIR_GIVEN_BURST))
 		l->burst = default_burst(l);
@@ -137,20 +136,6 @@ static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 			"limit \"%s\": its burst takes more than 30 days to come back at this rate "
 			"(a smaller burst or a higher rate)",
 			called(l));
-		return;
-	}
-	block = (unsigned __int128)l->rate * l->block_for_ns / l->rate_per_ns;
-	if (l->block_for_ns && 2 * l->burst + block > WEIR_BUCKET_MAX_TOKENS) {
-		unsigned __int128 fits =
-			(unsigned __int128)(WEIR_BUCKET_MAX_TOKENS - 2 * l->burst) *
-			l->rate_per_ns / l->rate;
-
-		fits -= fits % (fits > NS_PER_S ? NS_PER_S : 1000000);
-		weir_reader_error(r, at(r, "packet_limits", "block_for"),
-				  "block_for: too long for a token-bucket of this rate and burst "
-				  "(at most %s; "
-				  "or algorithm: fixed-window)",
-				  weir_str_format_duration((__u64)fits, most));
 	}
 }
 

@@ -68,11 +68,10 @@ enum weir_conf_given {
 	WEIR_GIVEN_ALGORITHM = 32,
 };
 
-/* Half of the values of a state word must mean "idle": 2 * burst + block_for in tokens <= 2^31. */
-#define WEIR_BUCKET_MAX_TOKENS 0x80000000ull
-#define WEIR_BURST_MAX_TOKENS  (WEIR_BUCKET_MAX_TOKENS / 2)
-#define WEIR_FRAME_BYTES       1514 /* a full Ethernet frame without its checksum */
-#define WEIR_FRAME_MIN_BYTES   60
+/* Half of the values of a state word must mean "idle": 2 * burst in tokens <= 2^31. */
+#define WEIR_BURST_MAX_TOKENS 0x40000000ull
+#define WEIR_FRAME_BYTES      1514 /* a full Ethernet frame without its checksum */
+#define WEIR_FRAME_MIN_BYTES  60
 
 struct weir_conf_limit {
 	char name[WEIR_NAME_MAX];

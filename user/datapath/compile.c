@@ -124,8 +124,8 @@ static const struct weir_limit *old_limit(const struct weir_policy *old,
 	return NULL;
 }
 
-/* Do words written under @was mean the same under @is? A smaller burst or block must be copied to clamp what is above
- * it; with a block_for, where the burst ends is where the penalty begins.
+/* Do words written under @was mean the same under @is? A smaller burst or block_for must be copied to clamp what is
+ * above it.
  */
 static bool same_units(const struct weir_limit *was, const struct weir_limit *is)
 {
@@ -134,9 +134,7 @@ static bool same_units(const struct weir_limit *was, const struct weir_limit *is
 	    was->count_bits != is->count_bits || was->tick_shift != is->tick_shift ||
 	    (was->flags & WEIR_LIMIT_PAIR) != (is->flags & WEIR_LIMIT_PAIR))
 		return false;
-	if (is->burst < was->burst || is->block < was->block || is->block_ms < was->block_ms)
-		return false;
-	return is->burst == was->burst || !was->block;
+	return is->burst >= was->burst && is->block_ms >= was->block_ms;
 }
 
 /* --- together ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The units in which a limit counts: how its clock, burst and block_for become ticks, how many bits a window's count
- * gets, what is too slow, too fast or too large. Called by compile.c.
+/* The units in which a limit counts: how its clock and burst become ticks, how many bits a window's count gets, how
+ * block_for is rounded, what is too slow, too fast or too large. Called by compile.c.
  */
 #include <errno.h>
 
@@ -12,9 +12,8 @@
 #define SHIFT	     32
 #define MULT_WANTED  (1u << 12) /* rate exact to 0.012 % */
 #define MAX_FRAC     31
-#define MAX_RANGE    (1u << 31) /* 2 * burst + block: half of the values must mean "idle" */
-#define MAX_PENALTY  (1u << 31)
-#define ONE_WORD_MAX 20 /* bits of count in a one-word window */
+#define MAX_BURST    (1u << 30) /* twice that is half of a word: the rest must mean "idle" */
+#define ONE_WORD_MAX 20		/* bits of count in a one-word window */
 #define SLIDING_MAX  ((1u << WEIR_SLIDING_COUNT_BITS) - 1)
 #define FIXED_MAX    ((1ull << WEIR_FIXED64_COUNT_BITS) - 1)
 
@@ -50,11 +49,6 @@ static bool exact_enough(__u64 rate, __u64 per_ns, __u8 frac, __u64 mult)
 	return mult && off <= want / 1000;
 }
 
-static u128 ns_to_ticks(__u64 ns, __u64 mult)
-{
-	return ((u128)ns * mult + ((1ull << SHIFT) - 1)) >> SHIFT;
-}
-
 static __u64 ticks_to_ns(u128 ticks, __u64 mult)
 {
 	u128 ns = (ticks << SHIFT) / mult;
@@ -62,31 +56,29 @@ static __u64 ticks_to_ns(u128 ticks, __u64 mult)
 	return ns > ~0ull ? ~0ull : (__u64)ns;
 }
 
-/* Sets frac_bits, mult, burst and block if they are exact enough and fit. */
+/* Sets frac_bits, mult and burst if they are exact enough and fit. */
 static bool bucket_with(const struct weir_conf_limit *l, __u8 frac, struct weir_limit *ret)
 {
-	u128 burst = (u128)l->burst << frac, block;
+	u128 burst = (u128)l->burst << frac;
 	__u64 mult;
 
 	if (!mult_of(l->rate, l->rate_per_ns, frac, &mult) ||
 	    !exact_enough(l->rate, l->rate_per_ns, frac, mult))
 		return false;
-	block = ns_to_ticks(l->block_for_ns, mult);
-	if (2 * burst + block > MAX_RANGE)
+	if (burst > MAX_BURST)
 		return false;
 	ret->mult = mult;
 	ret->shift = SHIFT;
 	ret->frac_bits = frac;
 	ret->burst = (__u32)burst;
-	ret->block = (__u32)block;
 	return true;
 }
 
-/* Says which of rate, burst and block_for is in the way. */
+/* Says which of rate and burst is in the way. */
 static int bucket_refuse(const struct weir_conf_limit *l, struct weir_error *e)
 {
 	struct weir_rate rate = {.amount = l->rate, .per_ns = l->rate_per_ns, .bytes = l->bytes};
-	char r[WEIR_STR_MAX], a[WEIR_STR_MAX], b[WEIR_STR_MAX], c[WEIR_STR_MAX];
+	char r[WEIR_STR_MAX], a[WEIR_STR_MAX], b[WEIR_STR_MAX];
 	__u64 mult = 0;
 	__u8 frac = 0;
 
@@ -105,23 +97,12 @@ static int bucket_refuse(const struct weir_conf_limit *l, struct weir_error *e)
 			e, -EINVAL,
 			"rate %s is too slow for a token bucket (use algorithm: fixed-window)", r);
 	weir_str_format_amount(l->burst, l->bytes, a);
-	if ((u128)l->burst << frac > MAX_RANGE / 2) {
-		weir_str_format_amount(MAX_RANGE / 2 >> frac, l->bytes, b);
-		return weir_error_set(e, -EINVAL,
-				      "burst %s is too large at rate %s (set burst: to %s or less; "
-				      "without one it is "
-				      "one second's worth)",
-				      a, r, b);
-	}
-	weir_str_format_duration(l->block_for_ns, b);
-	weir_str_format_duration(ticks_to_ns(MAX_RANGE - ((u128)l->burst << (frac + 1)), mult) /
-					 1000000000 * 1000000000,
-				 c);
+	weir_str_format_amount(MAX_BURST >> frac, l->bytes, b);
 	return weir_error_set(e, -EINVAL,
-			      "block_for %s is too long with burst %s at rate %s (at most %s; or "
-			      "use a fixed window, "
-			      "whose block_for may last 26 days)",
-			      b, a, r, c);
+			      "burst %s is too large at rate %s (set burst: to %s or less; "
+			      "without one it is "
+			      "one second's worth)",
+			      a, r, b);
 }
 
 static int bucket_units(const struct weir_conf_limit *l, const struct weir_limit *was,
@@ -168,7 +149,7 @@ static int window_units(const struct weir_conf_limit *l, const struct weir_limit
 			struct weir_limit *ret, struct weir_error *e)
 {
 	bool sliding = l->algorithm == WEIR_ALGO_SLIDING_WINDOW;
-	__u64 max = sliding ? SLIDING_MAX : FIXED_MAX, block;
+	__u64 max = sliding ? SLIDING_MAX : FIXED_MAX;
 	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
 
 	if (!l->window_ns)
@@ -185,14 +166,8 @@ static int window_units(const struct weir_conf_limit *l, const struct weir_limit
 			weir_str_format_amount(l->limit, l->bytes, a),
 			weir_str_format_amount(max, l->bytes, b),
 			sliding ? ", or algorithm: token-bucket" : "");
-	block = (l->block_for_ns >> 20) + !!(l->block_for_ns & ((1 << 20) - 1));
-	if (block > MAX_PENALTY)
-		return weir_error_set(e, -EINVAL, "block_for %s is too long (at most %s)",
-				      weir_str_format_duration(l->block_for_ns, a),
-				      weir_str_format_duration(26 * 86400ull * 1000000000, b));
 	ret->window_ns = l->window_ns;
 	ret->limit = l->limit;
-	ret->block_ms = (__u32)block;
 	if (sliding) {
 		/* By the largest possible count, not by this limit, so that a new limit does not change the ticks. */
 		while (l->window_ns >> ret->tick_shift >= 1ull << (62 - WEIR_SLIDING_COUNT_BITS))
@@ -209,6 +184,23 @@ static int window_units(const struct weir_conf_limit *l, const struct weir_limit
 		if (ret->count_bits > ONE_WORD_MAX)
 			ret->count_bits = ONE_WORD_MAX;
 	}
+	return 0;
+}
+
+/* --- block_for ---- */
+
+static int penalty_units(const struct weir_conf_limit *l, struct weir_limit *ret,
+			 struct weir_error *e)
+{
+	__u64 unit_ns = 1ull << WEIR_PENALTY_SHIFT, block;
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+
+	block = l->block_for_ns / unit_ns + !!(l->block_for_ns % unit_ns);
+	if (block > WEIR_PENALTY_MAX)
+		return weir_error_set(e, -EINVAL, "block_for %s is too long (at most %s)",
+				      weir_str_format_duration(l->block_for_ns, a),
+				      weir_str_format_duration(26 * 86400ull * 1000000000, b));
+	ret->block_ms = (__u32)block;
 	return 0;
 }
 
@@ -230,6 +222,9 @@ int weir_units_of(const struct weir_conf_limit *l, const struct weir_limit *was,
 	ret->flags = (l->mode == WEIR_MODE_MONITOR ? WEIR_LIMIT_MONITOR : 0) |
 		     (l->bytes ? WEIR_LIMIT_BYTES : 0) | (l->block_for_ns ? WEIR_LIMIT_BLOCK : 0);
 	ret->word4 = ret->word6 = ret->penalty4 = ret->penalty6 = WEIR_NO_LIMIT;
+	r = penalty_units(l, ret, e);
+	if (r < 0)
+		return r;
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 		r = bucket_units(l, was, ret, e);
 		if (r == 0)

@@ -43,7 +43,7 @@ struct spot {
 
 static bool has_penalty(const struct weir_limit *l)
 {
-	return l->algorithm != WEIR_ALGO_TOKEN_BUCKET && (l->flags & WEIR_LIMIT_BLOCK);
+	return l->flags & WEIR_LIMIT_BLOCK;
 }
 
 static bool has_pair(const struct weir_limit *l)

@@ -142,17 +142,14 @@ struct weir_prefix weir_side_source(const struct weir_side *s, const struct weir
 static void bucket_state(const struct weir_limit *l, __u32 word, __u64 now_ns,
 			 struct weir_limit_state *st)
 {
-	__u64 token = 1ull << l->frac_bits, debt, owed;
+	__u64 token = 1ull << l->frac_bits, debt;
 
-	debt = weir_bucket_debt(word, weir_ticks(now_ns, l->mult, l->shift), l->burst, l->block);
-	owed = debt < l->burst ? debt : l->burst;
+	debt = weir_bucket_debt(word, weir_ticks(now_ns, l->mult, l->shift), l->burst);
 	st->capacity = l->burst >> l->frac_bits;
-	st->used = (owed + token - 1) >> l->frac_bits;
+	st->used = (debt + token - 1) >> l->frac_bits;
 	st->full_again_ns = weir_ticks_to_ns(l, debt);
 	if (debt + token > l->burst)
 		st->retry_ns = weir_ticks_to_ns(l, debt + token - l->burst);
-	if (debt > l->burst)
-		st->blocked_ns = weir_ticks_to_ns(l, debt - l->burst);
 }
 
 /* A fixed window of either size. @number_bits and @count as stored. */
@@ -245,11 +242,12 @@ void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, 
 				    WEIR_FIXED64_NUMBER_BITS, now_ns, &st);
 	}
 	if (q < n) {
-		st.blocked_ns =
-			(__u64)weir_bucket_debt(words[q], (__u32)(now_ns >> 20), 0, l->block_ms)
-			<< 20;
+		st.blocked_ns = (__u64)weir_penalty_left(words[q], now_ns, l->block_ms)
+				<< WEIR_PENALTY_SHIFT;
 		if (st.blocked_ns > st.retry_ns)
 			st.retry_ns = st.blocked_ns;
+		if (st.blocked_ns > st.full_again_ns)
+			st.full_again_ns = st.blocked_ns;
 	}
 	*ret = st;
 }

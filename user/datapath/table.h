@@ -21,25 +21,26 @@ struct weir_tables {
 
 /* State of one limit for one source. */
 struct weir_limit_state {
-	unsigned limit;           /* index in the policy */
-	__u64 used;               /* tokens or count charged and not yet forgiven */
-	__u64 capacity;           /* burst or limit */
-	__u64 full_again_ns;      /* from now until nothing is charged any more */
-	__u64 retry_ns;           /* from now until one more packet (of 1 token) would be admitted; 0 = now */
-	__u64 blocked_ns;         /* rest of block_for; 0 = none */
+	unsigned limit;	     /* index in the policy */
+	__u64 used;	     /* tokens or count charged and not yet forgiven */
+	__u64 capacity;	     /* burst or limit */
+	__u64 full_again_ns; /* from now until nothing is charged any more, and it is not blocked */
+	__u64 retry_ns; /* from now until one more packet (of 1 token) would be admitted; 0 = now */
+	__u64 blocked_ns; /* rest of block_for; 0 = none */
 };
 
 /* Fills @ret (room for WEIR_LIMITS_MAX) with the state of every limit that has some for @addr; returns how many. */
-int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, __u8 family, __u64 now_ns,
-		      struct weir_limit_state *ret);
+int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, __u8 family,
+		      __u64 now_ns, struct weir_limit_state *ret);
 
 /* Calls @fn for each occupied slot with its source (prefix applied) and group; stops when it returns nonzero. */
-typedef int (*weir_table_fn)(void *arg, const struct weir_prefix *source, unsigned group, const __u32 *words,
-			     bool busy);
-int weir_table_walk(const struct weir_tables *t, __u8 family, __u64 now_ns, weir_table_fn fn, void *arg);
+typedef int (*weir_table_fn)(void *arg, const struct weir_prefix *source, unsigned group,
+			     const __u32 *words, bool busy);
+int weir_table_walk(const struct weir_tables *t, __u8 family, __u64 now_ns, weir_table_fn fn,
+		    void *arg);
 /* State of one limit from the words of a slot in one of its groups. */
-void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, const __u32 *words, __u64 now_ns,
-		      struct weir_limit_state *ret);
+void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, const __u32 *words,
+		      __u64 now_ns, struct weir_limit_state *ret);
 
 /* Releases idle slots (words and address to zero), which keeps stale words from ever meaning a debt again. Looks at
  * buckets first .. first + n - 1 of both tables (as far as they have them). Returns occupied slots seen.
@@ -47,10 +48,12 @@ void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, 
 struct weir_sweep {
 	__u64 occupied4, occupied6, busy4, busy6, released;
 };
-void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __u32 n, struct weir_sweep *add);
+void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __u32 n,
+		      struct weir_sweep *add);
 
 /* Forgets the state of one limit, for one source (@addr) or for all (NULL). */
-void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr, __u8 family);
+void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
+		      __u8 family);
 
 /* Copies the live state of every limit that both policies have (by stat index) from @from into the zeroed @to;
  * a debt is clamped to the new burst, a count to the new limit. Returns slots that found no room.

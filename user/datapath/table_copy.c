@@ -28,26 +28,19 @@ struct state {
 static __u32 bucket_word(const struct weir_limit *was, const struct weir_limit *is, __u32 word,
 			 __u64 now_ns)
 {
-	__u64 debt = weir_bucket_debt(word, weir_ticks(now_ns, was->mult, was->shift), was->burst,
-				      was->block);
-	__u64 rest = 0, ticks;
+	__u64 debt = weir_bucket_debt(word, weir_ticks(now_ns, was->mult, was->shift), was->burst);
+	__u64 ticks;
 
 	if (!debt)
 		return 0;
-	if (debt > was->burst) {
-		rest = weir_ns_to_ticks(is, weir_ticks_to_ns(was, debt - was->burst));
-		rest = rest < is->block ? rest : is->block;
-		ticks = is->burst;
-	} else {
-		/* Tokens stay tokens: only their fraction changes. */
-		if (is->frac_bits >= was->frac_bits)
-			ticks = debt << (is->frac_bits - was->frac_bits);
-		else
-			ticks = (debt + (1ull << (was->frac_bits - is->frac_bits)) - 1) >>
-				(was->frac_bits - is->frac_bits);
-		ticks = ticks < is->burst ? ticks : is->burst;
-	}
-	return weir_bucket_word(weir_ticks(now_ns, is->mult, is->shift), (__u32)(ticks + rest));
+	/* Tokens stay tokens: only their fraction changes. */
+	if (is->frac_bits >= was->frac_bits)
+		ticks = debt << (is->frac_bits - was->frac_bits);
+	else
+		ticks = (debt + (1ull << (was->frac_bits - is->frac_bits)) - 1) >>
+			(was->frac_bits - is->frac_bits);
+	ticks = ticks < is->burst ? ticks : is->burst;
+	return weir_bucket_word(weir_ticks(now_ns, is->mult, is->shift), (__u32)ticks);
 }
 
 /* Window that a stored number means: @index or the one after it. False: another one, whose count is over. */
@@ -118,7 +111,7 @@ static bool translate(const struct copy *c, const struct weir_limit *was,
 	__u8 w = c->src.v6 ? was->word6 : was->word4, q = c->src.v6 ? was->penalty6 : was->penalty4;
 	bool pair = was->flags & WEIR_LIMIT_PAIR;
 	struct state st = {0, 0, 0};
-	__u32 now20 = (__u32)(c->now_ns >> 20), rest;
+	__u32 rest;
 
 	if (was->algorithm != is->algorithm || was->window_ns != is->window_ns ||
 	    w + (pair ? 2u : 1u) > c->src.words)
@@ -132,9 +125,9 @@ static bool translate(const struct copy *c, const struct weir_limit *was,
 	else
 		fixed_words(was, is, words, w, c->now_ns, &st);
 	if (q < c->src.words && is->block_ms) {
-		rest = weir_bucket_debt(words[q], now20, 0, was->block_ms);
+		rest = weir_penalty_left(words[q], c->now_ns, was->block_ms);
 		rest = rest < is->block_ms ? rest : is->block_ms;
-		st.penalty = rest ? weir_bucket_word(now20, rest) : 0;
+		st.penalty = rest ? weir_penalty_word(c->now_ns, rest) : 0;
 	}
 	*ret = st;
 	return st.word || st.pair || st.penalty;

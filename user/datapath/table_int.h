@@ -49,21 +49,13 @@ static inline __u64 weir_pair_of(const __u32 *words, unsigned w)
 	return WEIR_JOIN(words[w], words[w + 1]);
 }
 
-/* Ticks of a bucket's clock to ns and back, rounded up. */
+/* Ticks of a bucket's clock to ns, rounded up. */
 static inline __u64 weir_ticks_to_ns(const struct weir_limit *l, __u64 ticks)
 {
 	unsigned __int128 ns =
 		l->mult ? (((unsigned __int128)ticks << l->shift) + l->mult - 1) / l->mult : 0;
 
 	return ns > ~0ull ? ~0ull : (__u64)ns;
-}
-
-static inline __u64 weir_ns_to_ticks(const struct weir_limit *l, __u64 ns)
-{
-	unsigned __int128 product = (unsigned __int128)ns * l->mult;
-
-	product = (product + (((unsigned __int128)1 << l->shift) - 1)) >> l->shift;
-	return product > ~0ull ? ~0ull : (__u64)product;
 }
 
 #endif
