@@ -135,38 +135,53 @@ static __always_inline __u32 penalty_word(struct weir_limit *l, bool v6)
 	return v6 ? l->penalty6 : l->penalty4;
 }
 
+/* Word @w of the @n in a slot, or NULL. The barriers keep the compiler from testing one copy of @w and using another, or
+ * from shifting it before the test: the verifier must see the test on the register that is used.
+ */
+static __always_inline __u32 *word_at(__u32 *words, __u64 w, __u64 n)
+{
+	__asm__ volatile("" : "+r"(w));
+	if (w >= n)
+		return NULL;
+	__asm__ volatile("" : "+r"(w));
+	return words + w;
+}
+
 /* One limit on the @n words of a slot. */
 static __always_inline int charge_limit(const struct charge *k, struct weir_limit *l, __u32 *words,
 					__u32 n, bool v6)
 {
-	__u32 w = state_word(l, v6), q;
+	__u32 *word = word_at(words, state_word(l, v6), n), *penalty, *pair;
 	int r;
 
-	if (w >= n)
+	if (!word)
 		return LIMIT_OK;
-	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
-		r = charge_bucket(k, l, &words[w]);
-	else if (!(l->flags & WEIR_LIMIT_PAIR))
-		r = charge_fixed32(l, &words[w], k->now_ns, limit_cost(l, k->pkt));
-	else if (!v6) /* a pair is 8-byte aligned: words 1 and 2 behind a 4-byte tag, any even one behind 8 bytes */
-		r = charge_pair(l, (__u64 *)&words[1], k->now_ns, limit_cost(l, k->pkt));
-	else if (w < n - 1)
-		r = charge_pair(l, (__u64 *)&words[w & 6], k->now_ns, limit_cost(l, k->pkt));
-	else
-		return LIMIT_OK;
-	q = penalty_word(l, v6);
-	if (r == LIMIT_OVER && q < n)
-		penalise(k, l, &words[q], &words[w]);
+	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
+		r = charge_bucket(k, l, word);
+	} else if (!(l->flags & WEIR_LIMIT_PAIR)) {
+		r = charge_fixed32(l, word, k->now_ns, limit_cost(l, k->pkt));
+	} else {
+		/* 8-byte aligned: words 1 and 2 behind a 4-byte tag, any even one behind 8 bytes */
+		pair = v6 ? word_at(words, state_word(l, v6) & ~1u, n - 1) : &words[1];
+		if (!pair)
+			return LIMIT_OK;
+		r = charge_pair(l, (__u64 *)pair, k->now_ns, limit_cost(l, k->pkt));
+	}
+	if (r != LIMIT_OVER)
+		return r;
+	penalty = word_at(words, penalty_word(l, v6), n);
+	if (penalty)
+		penalise(k, l, penalty, word);
 	return r;
 }
 
 /* Is the source in the block_for time of this limit? */
-static __always_inline bool in_penalty(const struct charge *k, struct weir_limit *l,
-				       const __u32 *words, __u32 n, bool v6)
+static __always_inline bool in_penalty(const struct charge *k, struct weir_limit *l, __u32 *words,
+				       __u32 n, bool v6)
 {
-	__u32 q = penalty_word(l, v6);
+	__u32 *penalty = k->shared ? NULL : word_at(words, penalty_word(l, v6), n);
 
-	return !k->shared && q < n && weir_penalty_active(words[q], k->now_ns, l->block_ms);
+	return penalty && weir_penalty_active(*penalty, k->now_ns, l->block_ms);
 }
 
 static __always_inline void count_limit(const struct charge *k, struct weir_limit *l, int r)
