@@ -10,6 +10,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "tests/lib/inner.h"
 #include "tests/lib/weir_bare.h"
 #include "user/datapath/compile.h"
 #include "user/datapath/datapath.h"
@@ -18,22 +19,23 @@
 
 #define LISTED 1000
 
-static int put_inner(struct bpf_map *outer, enum bpf_map_type type, __u32 key_bytes,
-		     __u32 value_bytes, __u32 room, __u32 bank, int *ret_fd)
+/* Puts a new inner map into bank 0 of @outer; *ret_fd is the caller's to close. */
+static int put_inner(struct weir *w, struct bpf_map *outer, struct inner_type t, __u32 room,
+		     int *ret_fd)
 {
-	LIBBPF_OPTS(bpf_map_create_opts, o,
-		    .map_flags = type == BPF_MAP_TYPE_HASH ? BPF_F_NO_PREALLOC : 0);
-	int fd = bpf_map_create(type, "bare", key_bytes, value_bytes, room, &o), r = 0;
+	int fd = inner_new(w->obj, t, room);
+	__u32 bank = 0;
 
 	if (fd < 0)
-		return -errno;
-	if (bpf_map_update_elem(bpf_map__fd(outer), &bank, &fd, 0))
-		r = -errno;
-	if (r || !ret_fd)
+		return fd;
+	if (bpf_map_update_elem(bpf_map__fd(outer), &bank, &fd, 0)) {
+		int r = -errno;
+
 		(void)close(fd);
-	else
-		*ret_fd = fd;
-	return r;
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 /* The same pseudo-random numbers in every run. */
@@ -55,13 +57,12 @@ static void make_list(struct weir_list_item *item, __u32 state)
 	}
 }
 
-static int fill_list(struct bpf_map *outer, const struct weir_list_item *item)
+static int fill_list(struct weir *w, struct bpf_map *outer, const struct weir_list_item *item)
 {
 	struct weir_entry entry = {};
 	int fd, r;
 
-	r = put_inner(outer, BPF_MAP_TYPE_HASH, sizeof(struct weir_prefix4), sizeof(entry),
-		      WEIR_LIST_ROOM, 0, &fd);
+	r = put_inner(w, outer, INNER_HASH(weir_prefix4, weir_entry), WEIR_LIST_ROOM, &fd);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < LISTED && !r; i++) {
@@ -86,14 +87,13 @@ static int fill_lists(struct weir *w)
 
 	make_list(allow, 1);
 	make_list(block, 2);
-	r = fill_list(w->maps.allows, allow);
+	r = fill_list(w, w->maps.allows, allow);
 	if (!r)
-		r = fill_list(w->maps.blocks, block);
+		r = fill_list(w, w->maps.blocks, block);
 	if (!r)
 		r = weir_filter_build(&lists, &filter, &e);
 	if (!r)
-		r = put_inner(w->maps.filter, BPF_MAP_TYPE_ARRAY, sizeof(__u32), sizeof(filter), 1,
-			      0, &fd);
+		r = put_inner(w, w->maps.filter, INNER_ARRAY(weir_filter), 1, &fd);
 	if (r < 0)
 		return r;
 	if (bpf_map_update_elem(fd, &zero, &filter, 0))
@@ -122,8 +122,7 @@ static int fill_policy(struct weir *w, const struct weir_bare_opts *c, __u32 buc
 		fprintf(stderr, "weir: %s\n", e.text);
 		goto out;
 	}
-	r = put_inner(w->maps.nets, BPF_MAP_TYPE_HASH, sizeof(struct weir_net_key), sizeof(__u32),
-		      4096, compiled->policy.nets_bank, &fd);
+	r = put_inner(w, w->maps.nets, INNER_NETS, 4096, &fd);
 	if (r < 0)
 		goto out;
 	for (size_t i = 0; i < compiled->n_nets && !r; i++)
@@ -134,8 +133,7 @@ static int fill_policy(struct weir *w, const struct weir_bare_opts *c, __u32 buc
 		goto out;
 	compiled->policy.flags |= WEIR_POLICY_LISTS;
 	compiled->policy.events_per_second = 20;
-	r = put_inner(w->maps.policy, BPF_MAP_TYPE_ARRAY, sizeof(__u32), sizeof(compiled->policy),
-		      1, 0, &fd);
+	r = put_inner(w, w->maps.policy, INNER_ARRAY(weir_policy), 1, &fd);
 	if (r < 0)
 		goto out;
 	if (bpf_map_update_elem(fd, &zero, &compiled->policy, 0))
@@ -149,16 +147,17 @@ out:
 }
 
 /* All inner maps of a table have one size: the instance's and the template's. */
-static int set_table(struct bpf_map *outer, struct bpf_map *inner, __u32 buckets)
+static int set_table(struct weir *w, struct bpf_map *outer, struct bpf_map *inner,
+		     struct inner_type t, __u32 buckets)
 {
-	LIBBPF_OPTS(bpf_map_create_opts, o, .map_flags = BPF_F_MMAPABLE);
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "template", sizeof(__u32),
-				bpf_map__value_size(inner), buckets, &o);
+	int fd = inner_new(w->obj, t, buckets);
 
 	if (fd < 0)
-		return -errno;
-	if (bpf_map__set_max_entries(inner, buckets) || bpf_map__set_inner_map_fd(outer, fd))
+		return fd;
+	if (bpf_map__set_max_entries(inner, buckets) || bpf_map__set_inner_map_fd(outer, fd)) {
+		(void)close(fd);
 		return -EINVAL;
+	}
 	return 0; /* the descriptor is the map's now */
 }
 
@@ -172,9 +171,10 @@ int weir_bare_open(const struct weir_bare_opts *c, struct weir **ret, int *ret_p
 	if (!w)
 		return -errno;
 	w->rodata->weir_pass_action = XDP_DROP;
-	r = set_table(w->maps.sources, w->maps.sources_0, buckets4);
+	r = set_table(w, w->maps.sources, w->maps.sources_0, INNER_TABLE(weir_bucket4), buckets4);
 	if (!r)
-		r = set_table(w->maps.sources6, w->maps.sources6_0, buckets6);
+		r = set_table(w, w->maps.sources6, w->maps.sources6_0, INNER_TABLE(weir_bucket6),
+			      buckets6);
 	if (!r)
 		r = weir__load(w);
 	if (!r)

@@ -18,6 +18,7 @@
 #include <bpf/libbpf.h>
 #include <cmocka.h>
 
+#include "tests/lib/inner.h"
 #include "tests/lib/xdp_run.h"
 #include "tests/lib/xdp_run_int.h"
 
@@ -164,7 +165,7 @@ void xdp_put_policy(struct xdp_run *x, const struct weir_policy *p)
 	uint32_t zero = 0;
 
 	for (int i = 0; i < XDP_SIDES; i++) {
-		int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "policy", 4, sizeof(*p), 1, NULL);
+		int fd = inner_new(x->side[i].skel->obj, INNER_ARRAY(weir_policy), 1);
 
 		if (fd < 0 || bpf_map_update_elem(fd, &zero, p, BPF_ANY))
 			fail_msg("policy: %s", strerror(errno));

@@ -17,20 +17,19 @@
 #include <bpf/libbpf.h>
 #include <cmocka.h>
 
+#include "tests/lib/inner.h"
 #include "tests/lib/xdp_run.h"
 #include "tests/lib/xdp_run_int.h"
 #include "user/datapath/table.h"
 
 /* --- policy ---- */
 
-static int new_map(enum bpf_map_type type, uint32_t key, uint32_t value, uint32_t n)
+static int new_map(const struct weir *w, struct inner_type t, uint32_t n)
 {
-	LIBBPF_OPTS(bpf_map_create_opts, o,
-		    .map_flags = type == BPF_MAP_TYPE_HASH ? BPF_F_NO_PREALLOC : 0);
-	int fd = bpf_map_create(type, "test", key, value, n, &o);
+	int fd = inner_new(w->obj, t, n);
 
 	if (fd < 0)
-		fail_msg("new inner map: %s", strerror(errno));
+		fail_msg("new inner map: %s", strerror(-fd));
 	return fd;
 }
 
@@ -43,7 +42,7 @@ static void put_inner(struct bpf_map *outer, uint32_t bank, int fd)
 static void put_nets(struct xdp_run *x, const struct weir_compiled *c)
 {
 	for (int i = 0; i < XDP_SIDES; i++) {
-		int fd = new_map(BPF_MAP_TYPE_HASH, sizeof(struct weir_net_key), 4, 4096);
+		int fd = new_map(x->side[i].skel, INNER_NETS, 4096);
 
 		for (size_t k = 0; k < c->n_nets; k++)
 			if (bpf_map_update_elem(fd, &c->nets[k].key, &c->nets[k].mask, BPF_NOEXIST))
@@ -153,15 +152,15 @@ static void make_bank(struct xdp_run *x, int side, unsigned bank)
 		return;
 	for (int list = 0; list < WEIR_LIST_MAX; list++)
 		for (int v6 = 0; v6 < 2; v6++) {
-			int fd = new_map(BPF_MAP_TYPE_HASH,
-					 v6 ? sizeof(struct weir_prefix6)
-					    : sizeof(struct weir_prefix4),
-					 sizeof(struct weir_entry), XDP_LISTED);
+			int fd = new_map(s,
+					 v6 ? INNER_HASH(weir_prefix6, weir_entry)
+					    : INNER_HASH(weir_prefix4, weir_entry),
+					 XDP_LISTED);
 
 			xdp_map_put(outer_of(s, (enum weir_list)list, v6 ? 6 : 4), bank, &fd);
 			list_fd[side][bank][list][v6] = fd;
 		}
-	filter_fd[side][bank] = new_map(BPF_MAP_TYPE_ARRAY, 4, sizeof(struct weir_filter), 1);
+	filter_fd[side][bank] = new_map(s, INNER_ARRAY(weir_filter), 1);
 	xdp_map_put(s->maps.filter, bank, &filter_fd[side][bank]);
 }
 
