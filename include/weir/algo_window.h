@@ -28,8 +28,8 @@ static __always_inline __u32 weir_window_next(__u32 number, __u8 number_bits)
 /* Fixed window in one word: number << count_bits | count. @limit < 2^count_bits, 1 <= count_bits <= 20.
  * @number is weir_window_number(now / length, 32 - count_bits). Returns 1 and *ret_word to admit @cost.
  */
-static __always_inline int weir_fixed_take32(__u32 word, __u32 number, __u8 count_bits, __u32 cost, __u32 limit,
-					     __u32 *ret_word)
+static __always_inline int weir_fixed_take32(__u32 word, __u32 number, __u8 count_bits, __u32 cost,
+					     __u32 limit, __u32 *ret_word)
 {
 	__u32 stored = word >> (count_bits & 31), count = word & ((1u << (count_bits & 31)) - 1);
 
@@ -44,9 +44,10 @@ static __always_inline int weir_fixed_take32(__u32 word, __u32 number, __u8 coun
 }
 
 /* Fixed window in a pair (one 64-bit value): number << 40 | count. @limit < 2^40. @number has 24 bits. */
-#define WEIR_FIXED64_COUNT_BITS  40
+#define WEIR_FIXED64_COUNT_BITS	 40
 #define WEIR_FIXED64_NUMBER_BITS 24
-static __always_inline int weir_fixed_take64(__u64 word, __u32 number, __u64 cost, __u64 limit, __u64 *ret_word)
+static __always_inline int weir_fixed_take64(__u64 word, __u32 number, __u64 cost, __u64 limit,
+					     __u64 *ret_word)
 {
 	__u32 stored = (__u32)(word >> WEIR_FIXED64_COUNT_BITS);
 	__u64 count = word & ((1ull << WEIR_FIXED64_COUNT_BITS) - 1);
@@ -67,10 +68,10 @@ static __always_inline int weir_fixed_take64(__u64 word, __u32 number, __u64 cos
  * assuming that the previous window's packets were spread evenly; its worst case in one true window is 2 * limit, as
  * for the fixed window.
  */
-#define WEIR_SLIDING_COUNT_BITS  25
+#define WEIR_SLIDING_COUNT_BITS	 25
 #define WEIR_SLIDING_NUMBER_BITS 14
-static __always_inline int weir_sliding_take(__u64 word, __u32 number, __u64 elapsed, __u64 window, __u32 cost,
-					     __u32 limit, __u64 *ret_word)
+static __always_inline int weir_sliding_take(__u64 word, __u32 number, __u64 elapsed, __u64 window,
+					     __u32 cost, __u32 limit, __u64 *ret_word)
 {
 	const __u64 mask = (1u << WEIR_SLIDING_COUNT_BITS) - 1;
 	__u32 stored = (__u32)(word >> (2 * WEIR_SLIDING_COUNT_BITS));
@@ -89,10 +90,11 @@ static __always_inline int weir_sliding_take(__u64 word, __u32 number, __u64 ela
 		current = 0;
 		previous = 0;
 	}
-	if (cost > limit || current * window + previous * (window - elapsed) + cost * window > limit * window)
+	if (cost > limit ||
+	    current * window + previous * (window - elapsed) + cost * window > limit * window)
 		return 0;
-	*ret_word = (__u64)number << (2 * WEIR_SLIDING_COUNT_BITS) | (current + cost) << WEIR_SLIDING_COUNT_BITS |
-		    previous;
+	*ret_word = (__u64)number << (2 * WEIR_SLIDING_COUNT_BITS) |
+		    (current + cost) << WEIR_SLIDING_COUNT_BITS | previous;
 	return 1;
 }
 

@@ -28,9 +28,10 @@
 #include "weir/types.h"
 
 struct weir_meta {
-	__u32 magic;   /* WEIR_MAGIC */
-	__u32 abi;     /* WEIR_ABI */
-	__u64 seed[3]; /* of the bucket hash; secret; made by whoever loads first, kept across upgrades */
+	__u32 magic; /* WEIR_MAGIC */
+	__u32 abi;   /* WEIR_ABI */
+	__u64 seed
+		[3]; /* of the bucket hash; secret; made by whoever loads first, kept across upgrades */
 };
 WEIR_ABI_SIZE(struct weir_meta, 32);
 
@@ -103,8 +104,8 @@ enum weir_entry_flags {
 
 struct weir_entry {
 	__u64 expires_ns; /* CLOCK_MONOTONIC; 0 = never. Checked by the program: no agent is needed */
-	__u32 origin;     /* who made it: enum weir_origin of the agent */
-	__u32 flags;      /* enum weir_entry_flags */
+	__u32 origin;	  /* who made it: enum weir_origin of the agent */
+	__u32 flags;	  /* enum weir_entry_flags */
 };
 WEIR_ABI_SIZE(struct weir_entry, 16);
 
@@ -114,13 +115,13 @@ WEIR_ABI_SIZE(struct weir_entry, 16);
  * exist. Bits are only ever added in place; removed entries leave theirs until the next whole swap.
  */
 #define WEIR_FILTER_BITS 16
-#define WEIR_LIST_LENS   32 /* distinct prefix lengths in one list and family */
+#define WEIR_LIST_LENS	 32 /* distinct prefix lengths in one list and family */
 struct weir_filter {
 	__u8 n4[4]; /* by enum weir_list: lengths in use */
 	__u8 n6[4];
 	__u8 len4[4][WEIR_LIST_LENS]; /* the lengths, 0..32, longest first */
 	__u8 len6[4][WEIR_LIST_LENS]; /* 0..128 */
-	__u32 wide6;                  /* some IPv6 prefix is shorter than 32: always look */
+	__u32 wide6;		      /* some IPv6 prefix is shorter than 32: always look */
 	__u32 _pad;
 	__u64 exact_bits[1 << (WEIR_FILTER_BITS - 6)];
 	__u64 prefix_bits[1 << (WEIR_FILTER_BITS - 6)];
@@ -136,7 +137,8 @@ static __always_inline __u32 weir_filter_exact4(__be32 addr)
 
 static __always_inline __u32 weir_filter_exact6(const __be32 *a)
 {
-	return ((a[0] ^ (a[1] * 0x85ebca6bu) ^ (a[2] * 0xc2b2ae35u) ^ (a[3] * 0x27d4eb2fu)) * 0x9e3779b1u) >>
+	return ((a[0] ^ (a[1] * 0x85ebca6bu) ^ (a[2] * 0xc2b2ae35u) ^ (a[3] * 0x27d4eb2fu)) *
+		0x9e3779b1u) >>
 	       (32 - WEIR_FILTER_BITS);
 }
 
@@ -204,21 +206,22 @@ struct weir_limit_counts {
 
 struct weir_counters {
 	struct weir_reason_counts reason; /* one each packet: what was done, and why */
-	struct weir_reason_counts would;  /* in monitor mode: what would have been done instead of pass_monitor */
+	struct weir_reason_counts
+		would; /* in monitor mode: what would have been done instead of pass_monitor */
 	struct weir_limit_counts limit[WEIR_STATS_MAX];
-	__u64 claims;         /* slots given to a new source */
-	__u64 takeovers;      /* of those, from an idle source */
-	__u64 claim_lost;     /* another CPU was quicker: looked again */
-	__u64 duplicate;      /* two slots of one source seen right after a claim; the higher one counts */
-	__u64 bucket_full;    /* no idle slot: judged by the shared entry of its /24 or /48 */
-	__u64 contended;      /* a word changed under three tries to charge it: admitted uncharged */
-	__u64 guarded;        /* a block or penalty that a guarded address was spared */
+	__u64 claims;	  /* slots given to a new source */
+	__u64 takeovers;  /* of those, from an idle source */
+	__u64 claim_lost; /* another CPU was quicker: looked again */
+	__u64 duplicate; /* two slots of one source seen right after a claim; the higher one counts */
+	__u64 bucket_full; /* no idle slot: judged by the shared entry of its /24 or /48 */
+	__u64 contended;   /* a word changed under three tries to charge it: admitted uncharged */
+	__u64 guarded;	   /* a block or penalty that a guarded address was spared */
 	__u64 events_sent;
-	__u64 events_capped;  /* over events_per_second */
-	__u64 events_lost;    /* ring buffer full */
-	__u64 event_second;   /* state of the cap */
+	__u64 events_capped; /* over events_per_second */
+	__u64 events_lost;   /* ring buffer full */
+	__u64 event_second;  /* state of the cap */
 	__u64 event_count;
-	__u64 clock_jiffies;  /* the coarse clock as last read, and when: it moves only with a jiffy */
+	__u64 clock_jiffies; /* the coarse clock as last read, and when: it moves only with a jiffy */
 	__u64 clock_ns;
 };
 
@@ -226,21 +229,21 @@ struct weir_counters {
 
 /* One sampled drop (or would-drop). */
 struct weir_event {
-	__u64 time_ns;  /* CLOCK_MONOTONIC */
+	__u64 time_ns; /* CLOCK_MONOTONIC */
 	union weir_addr src;
 	union weir_addr dst;
-	__u32 len;      /* frame bytes */
+	__u32 len; /* frame bytes */
 	__u32 ifindex;
 	__u16 sport;
 	__u16 dport;
 	__u16 vlan;
-	__u8 reason;    /* enum weir_reason */
-	__u8 stat;      /* the limit's counter index, WEIR_NO_LIMIT if none */
+	__u8 reason; /* enum weir_reason */
+	__u8 stat;   /* the limit's counter index, WEIR_NO_LIMIT if none */
 	__u8 family;
 	__u8 protocol;
 	__u8 tcp_flags;
 	__u8 fragment;
-	__u8 monitor;   /* 1 = would have been dropped */
+	__u8 monitor; /* 1 = would have been dropped */
 	__u8 _pad[3];
 };
 WEIR_ABI_SIZE(struct weir_event, 64);
