@@ -717,11 +717,16 @@ static void capacity_follows_busy_time_and_slots(void **state)
 	limits_window(l, "b", WEIR_ALGO_FIXED_WINDOW, 10, SEC);
 	c = limits_compile(l, NULL);
 	/* 1024 buckets of 4 slots, a quarter of them, each busy for 1 ms or 1 s */
-	assert_in_range(weir_compile_new_sources_per_second(&c->policy, 0, 4, BUCKETS4), 1023000,
-			1025000);
-	assert_int_equal(weir_compile_new_sources_per_second(&c->policy, 1, 4, BUCKETS4), 1024);
-	assert_int_equal(weir_compile_new_sources_per_second(&c->policy, 1, 6, BUCKETS6), 512);
-	assert_int_equal(weir_compile_new_sources_per_second(&c->policy, 5, 4, BUCKETS4), 0);
+	assert_in_range(weir_compile_new_sources_per_second(&c->policy, 0, 4, BUCKETS4, 1000),
+			1023000, 1025000);
+	assert_int_equal(weir_compile_new_sources_per_second(&c->policy, 1, 4, BUCKETS4, 1000),
+			 1024);
+	assert_int_equal(weir_compile_new_sources_per_second(&c->policy, 1, 6, BUCKETS6, 1000),
+			 512);
+	/* and no shorter than a step of the clock */
+	assert_in_range(weir_compile_new_sources_per_second(&c->policy, 0, 4, BUCKETS4, 4000000),
+			255000, 257000);
+	assert_int_equal(weir_compile_new_sources_per_second(&c->policy, 5, 4, BUCKETS4, 1000), 0);
 	weir_compiled_free(c);
 	free(l);
 }

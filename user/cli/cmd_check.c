@@ -81,6 +81,15 @@ static void warn_guarded(const struct weir_conf *c, const char *name)
 		}
 }
 
+static __u64 jiffy_ns(void)
+{
+	struct timespec t = {};
+
+	if (clock_getres(CLOCK_MONOTONIC_COARSE, &t) < 0 || t.tv_nsec < 1)
+		return 4000000;
+	return (__u64)t.tv_nsec;
+}
+
 static void print_capacity(const struct weir_conf *c, const struct weir_compiled *m, __u32 buckets4,
 			   __u32 buckets6)
 {
@@ -93,15 +102,14 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 	for (unsigned i = 0; i < m->policy.n_limits && i < c->n_limits; i++) {
 		const struct weir_limit *l = &m->policy.limit[i];
 
-		(void)printf(
-			"  %-24s %s IPv4, %s IPv6; rate exact to %.4f %%\n", c->limits[i].name,
-			weir_str_format_count(weir_compile_new_sources_per_second(&m->policy, i, 4,
-										  buckets4),
-					      a),
-			weir_str_format_count(weir_compile_new_sources_per_second(&m->policy, i, 6,
-										  buckets6),
-					      b),
-			100 * weir_compile_rate_error(&c->limits[i], l));
+		(void)printf("  %-24s %s IPv4, %s IPv6; rate exact to %.4f %%\n", c->limits[i].name,
+			     weir_str_format_count(weir_compile_new_sources_per_second(
+							   &m->policy, i, 4, buckets4, jiffy_ns()),
+						   a),
+			     weir_str_format_count(weir_compile_new_sources_per_second(
+							   &m->policy, i, 6, buckets6, jiffy_ns()),
+						   b),
+			     100 * weir_compile_rate_error(&c->limits[i], l));
 	}
 }
 
@@ -126,15 +134,6 @@ static void print_memory(const struct weir_conf *c)
 		     weir_str_format_size((lists + other) >> 20 << 20, rest),
 		     weir_str_format_size((sources + lists + other) >> 20 << 20, all),
 		     (unsigned long long)entry4, (unsigned long long)entry6);
-}
-
-static __u64 jiffy_ns(void)
-{
-	struct timespec t = {};
-
-	if (clock_getres(CLOCK_MONOTONIC_COARSE, &t) < 0 || t.tv_nsec < 1)
-		return 4000000;
-	return (__u64)t.tv_nsec;
 }
 
 int weir_cmd_check(const struct weir_args *a)

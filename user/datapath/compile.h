@@ -36,7 +36,7 @@ void weir_compiled_free(struct weir_compiled *c);
 
 /* New sources a second that the tables absorb at 25 % busy slots, by this limit alone (for `weir check`). */
 __u64 weir_compile_new_sources_per_second(const struct weir_policy *p, unsigned limit, int family,
-					  __u32 buckets);
+					  __u32 buckets, __u64 jiffy_ns);
 /* Relative error of the rate by rounding mult, and how long until its word wraps. */
 double weir_compile_rate_error(const struct weir_conf_limit *l, const struct weir_limit *c);
 __u64 weir_compile_wrap_ns(const struct weir_limit *c);

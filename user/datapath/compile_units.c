@@ -240,7 +240,7 @@ int weir_units_of(const struct weir_conf_limit *l, const struct weir_limit *was,
 /* --- what `weir check` tells ---- */
 
 __u64 weir_compile_new_sources_per_second(const struct weir_policy *p, unsigned limit, int family,
-					  __u32 buckets)
+					  __u32 buckets, __u64 jiffy_ns)
 {
 	const struct weir_group *groups = family == 4 ? p->group4 : p->group6;
 	unsigned n = family == 4 ? p->n_groups4 : p->n_groups6, i;
@@ -261,6 +261,9 @@ __u64 weir_compile_new_sources_per_second(const struct weir_policy *p, unsigned 
 				    l->mult);
 	else
 		busy_ns = (u128)l->window_ns * (l->algorithm == WEIR_ALGO_SLIDING_WINDOW ? 2 : 1);
+	/* The coarse clock moves, and so forgives, only once a jiffy. */
+	if (!(p->flags & WEIR_POLICY_FINE_CLOCK) && busy_ns < jiffy_ns)
+		busy_ns = jiffy_ns;
 	rate = slots * 1000000000 / 4 / (busy_ns ? busy_ns : 1);
 	return rate > ~0ull ? ~0ull : (__u64)rate;
 }
