@@ -3,11 +3,14 @@
  *
  * A bucket is one cache line (IPv4) or two (IPv6) of four slots. Rules, each of which the tests check:
  *  - of several slots with the source's tag, the highest index counts, for everybody;
- *  - only an idle slot is taken over, by compare-and-swap on its tag; who loses looks again, and never drops;
+ *  - only an idle slot is taken over, by compare-and-swap on the tag that it had before it was found idle: a slot that
+ *    changes hands during the check is lost; its words are zeroed by who has won; who loses looks again, and never drops;
  *  - after a claim the bucket is scanned again, so that two CPUs that claimed two slots agree on one;
  *  - a bucket without idle slot is normal in a flood: the packet is judged on an entry that its /24 or /48 shares.
- * What remains: a source whose idle slot is taken over between its look-up and its charge charges the newcomer with
- * that one packet.
+ * What remains, each a matter of nanoseconds and of one packet:
+ *  - a slot is idle before its first charge, and when its last word runs out: if it is taken over between the look-up
+ *    and the charge of its source, that packet is charged to the newcomer;
+ *  - a packet of the newcomer that another CPU charges between the claim and the zeroing is not counted.
  */
 #ifndef WEIR_BPF_SOURCE_H
 #define WEIR_BPF_SOURCE_H
@@ -108,10 +111,11 @@ static __always_inline __u32 slot_idle(const __u32 *words, const struct weir_idl
 
 #pragma clang loop unroll(full)
 	for (i = 0; i < n; i++) {
-		__u64 below = (__u64)(__u32)(words[i] - idle[i].lo) - idle[i].range;
+		__u32 word = *(const volatile __u32 *)&words[i]; /* not before the tag */
+		__u64 below = (__u64)(__u32)(word - idle[i].lo) - idle[i].range;
 
 		__asm__ volatile("" : "+r"(below)); /* negative if it is below the range */
-		busy |= (below >> 63) & (1 ^ is_zero32(words[i]));
+		busy |= (below >> 63) & (1 ^ is_zero32(word));
 	}
 	return busy ^ 1;
 }
@@ -156,23 +160,25 @@ static __always_inline int scan6(const struct weir_bucket6 *b, __u64 tag)
 static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const struct weir_idle *idle,
 				  struct weir_counters *count)
 {
+	__be32 had, old;
 	int try, victim, hit;
-	__u32 i, mask;
-	__be32 old;
+	__u32 i, mask, free;
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
 		mask = 0;
+		old = 0;
 #pragma clang loop unroll(full)
-		for (i = 0; i < WEIR_WAYS; i++)
-			mask |= (is_zero32(b->slot[i].addr) |
-				 slot_idle(b->slot[i].word, idle, WEIR_WORDS4))
-				<< i;
+		for (i = 0; i < WEIR_WAYS; i++) {
+			had = *(volatile __be32 *)&b->slot[i].addr;
+			free = is_zero32(had) | slot_idle(b->slot[i].word, idle, WEIR_WORDS4);
+			mask |= free << i;
+			old ^= (old ^ had) & -free; /* of the highest free one */
+		}
 		victim = highest(mask);
 		if (victim < 0 || victim >= WEIR_WAYS)
 			return NO_SLOT;
-		old = b->slot[victim].addr;
-		__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 		if (__sync_val_compare_and_swap(&b->slot[victim].addr, old, tag) == old) {
+			__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 			count->claims++;
 			count->takeovers += old != 0;
 			hit = scan4(b, tag);
@@ -190,23 +196,25 @@ static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const stru
 static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struct weir_idle *idle,
 				  struct weir_counters *count)
 {
+	__u64 had, old;
 	int try, victim, hit;
-	__u32 i, mask;
-	__u64 old;
+	__u32 i, mask, free;
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
 		mask = 0;
+		old = 0;
 #pragma clang loop unroll(full)
-		for (i = 0; i < WEIR_WAYS; i++)
-			mask |= (is_zero64(b->slot[i].tag) |
-				 slot_idle(b->slot[i].word, idle, WEIR_WORDS6))
-				<< i;
+		for (i = 0; i < WEIR_WAYS; i++) {
+			had = *(volatile __u64 *)&b->slot[i].tag;
+			free = is_zero64(had) | slot_idle(b->slot[i].word, idle, WEIR_WORDS6);
+			mask |= free << i;
+			old ^= (old ^ had) & -(__u64)free; /* of the highest free one */
+		}
 		victim = highest(mask);
 		if (victim < 0 || victim >= WEIR_WAYS)
 			return NO_SLOT;
-		old = b->slot[victim].tag;
-		__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 		if (__sync_val_compare_and_swap(&b->slot[victim].tag, old, tag) == old) {
+			__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 			count->claims++;
 			count->takeovers += old != 0;
 			hit = scan6(b, tag);
