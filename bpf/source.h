@@ -99,9 +99,15 @@ static __always_inline __u32 is_zero64(__u64 x)
 	return ~(x | -x) >> 63;
 }
 
-static __always_inline int highest(__u32 mask)
+/* Index of the highest bit of @mask, 1 .. 15. The barrier keeps the verifier's range of the result, whatever it knows of
+ * the mask.
+ */
+static __always_inline __u32 highest(__u32 mask)
 {
-	return mask ? (int)(0x3333333322221100ull >> (mask * 4 & 63) & 3) : NO_SLOT;
+	__u64 i = 0x3333333322221100ull >> (mask * 4 & 63);
+
+	__asm__ volatile("" : "+r"(i));
+	return i & 3;
 }
 
 /* 1 if no word is busy (weir_idle_busy without its branches; the compiler would put them back but for the barrier). */
@@ -143,7 +149,7 @@ static __always_inline int scan4(const struct weir_bucket4 *b, __be32 tag)
 #pragma clang loop unroll(full)
 	for (i = 0; i < WEIR_WAYS; i++)
 		mask |= is_zero32(*(volatile __be32 *)&b->slot[i].addr ^ tag) << i;
-	return highest(mask);
+	return mask ? (int)highest(mask) : NO_SLOT;
 }
 
 static __always_inline int scan6(const struct weir_bucket6 *b, __u64 tag)
@@ -153,7 +159,7 @@ static __always_inline int scan6(const struct weir_bucket6 *b, __u64 tag)
 #pragma clang loop unroll(full)
 	for (i = 0; i < WEIR_WAYS; i++)
 		mask |= is_zero64(*(volatile __u64 *)&b->slot[i].tag ^ tag) << i;
-	return highest(mask);
+	return mask ? (int)highest(mask) : NO_SLOT;
 }
 
 /* Index of the slot that now belongs to @tag, or -1: the bucket is full of busy sources. */
@@ -161,8 +167,8 @@ static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const stru
 				  struct weir_counters *count)
 {
 	__be32 had, old;
-	int try, victim, hit;
-	__u32 i, mask, free;
+	int try, hit;
+	__u32 i, mask, free, victim;
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
 		mask = 0;
@@ -174,15 +180,15 @@ static __always_inline int claim4(struct weir_bucket4 *b, __be32 tag, const stru
 			mask |= free << i;
 			old ^= (old ^ had) & -free; /* of the highest free one */
 		}
-		victim = highest(mask);
-		if (victim < 0 || victim >= WEIR_WAYS)
+		if (!mask)
 			return NO_SLOT;
+		victim = highest(mask);
 		if (__sync_val_compare_and_swap(&b->slot[victim].addr, old, tag) == old) {
 			__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 			count->claims++;
 			count->takeovers += old != 0;
 			hit = scan4(b, tag);
-			count->duplicate += hit != victim;
+			count->duplicate += hit != (int)victim;
 			return hit;
 		}
 		count->claim_lost++;
@@ -197,8 +203,8 @@ static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struc
 				  struct weir_counters *count)
 {
 	__u64 had, old;
-	int try, victim, hit;
-	__u32 i, mask, free;
+	int try, hit;
+	__u32 i, mask, free, victim;
 
 	for (try = 0; try < CLAIM_TRIES; try++) {
 		mask = 0;
@@ -210,15 +216,15 @@ static __always_inline int claim6(struct weir_bucket6 *b, __u64 tag, const struc
 			mask |= free << i;
 			old ^= (old ^ had) & -(__u64)free; /* of the highest free one */
 		}
-		victim = highest(mask);
-		if (victim < 0 || victim >= WEIR_WAYS)
+		if (!mask)
 			return NO_SLOT;
+		victim = highest(mask);
 		if (__sync_val_compare_and_swap(&b->slot[victim].tag, old, tag) == old) {
 			__builtin_memset(b->slot[victim].word, 0, sizeof(b->slot[victim].word));
 			count->claims++;
 			count->takeovers += old != 0;
 			hit = scan6(b, tag);
-			count->duplicate += hit != victim;
+			count->duplicate += hit != (int)victim;
 			return hit;
 		}
 		count->claim_lost++;
