@@ -148,11 +148,10 @@ static void small_is_enough(void **state)
 	assert_int_equal(c->limits[0].mode, WEIR_MODE_ENFORCE);
 }
 
-static void nothing_is_the_defaults(void **state)
+static void nothing_said_is_the_defaults(void **state)
 {
-	static const char *const texts[] = {
-		"",	    "# only a comment\n",  "---\n",	  "---\n...\n", "\xef\xbb\xbf",
-		"lists:\n", "packet_limits: []\n", "admin: {}\n", "null\n"};
+	static const char *const texts[] = {"version: 1\n", "lists:\n", "packet_limits: []\n",
+					    "admin: {}\n"};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
@@ -314,7 +313,7 @@ int main(void)
 		cmocka_unit_test(everything_in_one_file),
 		cmocka_unit_test(the_limits_of_everything),
 		cmocka_unit_test(small_is_enough),
-		cmocka_unit_test(nothing_is_the_defaults),
+		cmocka_unit_test(nothing_said_is_the_defaults),
 		cmocka_unit_test(no_file_is_the_defaults_without_warnings),
 		cmocka_unit_test(a_single_value_is_a_list_of_one),
 		cmocka_unit_test(not_turns_a_condition_around),

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* user/config: list files of addresses and prefixes. */
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "conf_case.h"
@@ -167,6 +171,50 @@ static void a_file_that_cannot_be_read_is_named(void **state)
 	}
 }
 
+/* It would pass for an empty list. */
+static void a_named_pipe_is_refused(void **state)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	_cleanup_(weir_prefix_list_done) struct weir_prefix_list list = {.n = 0};
+	char folder[] = "/tmp/weir-pipe-XXXXXX", path[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	(void)snprintf(path, sizeof(path), "%s/list", folder);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(weir_conf_list_file(path, &list, &p), -ESPIPE);
+	assert_int_equal(p.n, 1);
+	assert_string_equal(p.item[0].text, "cannot be read: a named pipe or a socket, not a file");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+/* As of `weir block load <(command)`: the writer takes its time. */
+static void what_comes_through_a_pipe_is_waited_for(void **state)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	_cleanup_(weir_prefix_list_done) struct weir_prefix_list list = {.n = 0};
+	int ends[2], wstatus = -1;
+	char path[64];
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		(void)poll(NULL, 0, 50);
+		_exit(write(ends[1], "192.0.2.7\n", 10) != 10);
+	}
+	assert_int_equal(close(ends[1]), 0);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[0]);
+	assert_int_equal(weir_conf_list_file(path, &list, &p), 0);
+	assert_int_equal(list.n, 1);
+	assert_int_equal(close(ends[0]), 0);
+	assert_int_equal(waitpid(child, &wstatus, 0), child);
+	assert_int_equal(wstatus, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +225,8 @@ int main(void)
 		cmocka_unit_test(a_long_list_is_read_whole),
 		cmocka_unit_test(files_that_the_configuration_names),
 		cmocka_unit_test(a_file_that_cannot_be_read_is_named),
+		cmocka_unit_test(a_named_pipe_is_refused),
+		cmocka_unit_test(what_comes_through_a_pipe_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -363,12 +363,37 @@ static void warnings_for_what_is_rarely_meant(void **state)
 		       0, 2, 0, "never_block");
 }
 
+/* A truncated file would otherwise be a wish to take everything off. */
+static void a_file_without_settings_is_a_mistake(void **state)
+{
+	(void)state;
+	expect_problem("", 1, 0, 0, "no settings in it");
+	expect_problem("\n# nothing here\n", 1, 0, 0, "no settings in it");
+	expect_problem("---\n", 1, 0, 0, "no settings in it");
+	expect_problem("---\n...\n", 1, 0, 0, "no settings in it");
+	expect_problem("\xef\xbb\xbf", 1, 0, 0, "no settings in it");
+	expect_problem("~\n", 1, 0, 0, "no settings in it");
+	weir_conf_free(conf_of("version: 1\n"));
+}
+
+static void a_byte_order_mark_moves_nothing(void **state)
+{
+	_cleanup_(weir_conf_freep) struct weir_conf *c =
+		conf_of("\xef\xbb\xbfmode: monitor\ninterfaces: [lo]\n");
+
+	(void)state;
+	assert_int_equal(c->n_interfaces, 1);
+	expect_problem("\xef\xbb\xbfmode: 7\ninterfaces: [lo]\n", 1, 1, 7, "mode");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_mistakes_of_a_file_in_one_pass),
 		cmocka_unit_test(problems_print_as_file_line_column),
 		cmocka_unit_test(yaml_mistakes_are_sentences),
+		cmocka_unit_test(a_file_without_settings_is_a_mistake),
+		cmocka_unit_test(a_byte_order_mark_moves_nothing),
 		cmocka_unit_test(anchors_and_aliases_are_refused_even_in_circles),
 		cmocka_unit_test(depth_and_values_are_bounded),
 		cmocka_unit_test(only_the_first_two_hundred_problems_are_kept),

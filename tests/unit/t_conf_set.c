@@ -138,6 +138,8 @@ static void only_the_value_changes_in_the_text(void **state)
 	expect_edit(file, "win", "window", "10s", "1s}", "10s}");
 	expect_edit(file, "flow", "rate", "'a, b: c'", "\"5/s\"",
 		    "\"a, b: c\""); /* cannot break out */
+	expect_edit("\xef\xbb\xbfpacket_limits:\n- name: x\n  rate: 5/s\n", "x", "rate", "7/s",
+		    "5/s", "7/s"); /* after a byte order mark */
 	expect_edit(file, "flow", "rate", "'a\"\\'", "\"5/s\"", "\"a\\\"\\\\\"");
 }
 

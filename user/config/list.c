@@ -118,7 +118,7 @@ int weir_conf_list_file(const char *path, struct weir_prefix_list *list,
 
 	if (r < 0) {
 		weir_problems_add(problems, false, path, 0, 0, "cannot be read: %s",
-				  r == -EFBIG ? "larger than 16 MiB" : strerror(-r));
+				  weir_file_problem(r));
 		return r;
 	}
 	return weir_conf_list_parse(path, text, n, list, problems);
@@ -138,7 +138,7 @@ static int read_files(char *const *files, const int *lines, size_t n, const char
 		if (r2 < 0)
 			weir_problems_add(problems, false, NULL, lines[i], 0,
 					  "%s: %s cannot be read: %s", what, files[i],
-					  r2 == -EFBIG ? "larger than 16 MiB" : strerror(-r2));
+					  weir_file_problem(r2));
 		else
 			r2 = weir_conf_list_parse(files[i], text, size, list, problems);
 		if (r2 < 0)

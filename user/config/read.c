@@ -205,6 +205,11 @@ static int read_document(struct weir_reader *r, struct weir_conf *c)
 	int r2;
 
 	r->marks = &top;
+	if (c->path && (!root || weir_yaml_is_null(root)))
+		/* such as one that an editor or a full disk has cut: it would take everything off */
+		weir_problems_add(r->problems, false, NULL, 0, 0,
+				  "no settings in it (version: 1 is the least; nothing is taken "
+				  "off by an empty file)");
 	r2 = root ? weir_group_read(r, "", root, c) : 0;
 	if (r2 == 0 || r2 == -EINVAL)
 		weir_conf_finish(r, c);
@@ -258,10 +263,9 @@ int weir_conf_load(const char *path, struct weir_conf **ret, struct weir_conf_pr
 		weir_problems_add(
 			problems, false, NULL, 0, 0,
 			"larger than 16 MiB (put long lists into allow_files and block_files)");
-	else if (r == -EISDIR)
-		weir_problems_add(problems, false, NULL, 0, 0, "a folder, not a file");
 	else if (r < 0)
-		weir_problems_add(problems, false, NULL, 0, 0, "cannot be read: %s", strerror(-r));
+		weir_problems_add(problems, false, NULL, 0, 0, "cannot be read: %s",
+				  weir_file_problem(r));
 	if (r < 0)
 		return r;
 	return weir_conf_parse(path, text, n, ret, problems);

@@ -169,6 +169,7 @@ int weir_conf_edit_limit(const char *text, size_t n, const char *name, const cha
 			 const char *value, char **ret, size_t *ret_n, struct weir_error *e)
 {
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
+	size_t bom = weir_yaml_bom(text, n); /* which the places in the document do not count */
 	struct edit edit = {.at = 0};
 	yaml_document_t doc;
 	char spelt[400], *out;
@@ -188,10 +189,12 @@ int weir_conf_edit_limit(const char *text, size_t n, const char *name, const cha
 	if (r < 0)
 		return weir_error_set(e, -EINVAL, "%s",
 				      problems.n ? problems.item[0].text : "out of memory");
-	r = find_edit(text, n, &doc, name, key, spelt, &edit, e);
+	r = find_edit(text + bom, n - bom, &doc, name, key, spelt, &edit, e);
 	yaml_document_delete(&doc);
 	if (r < 0)
 		return r;
+	edit.at += bom;
+	edit.until += bom;
 	len = strlen(edit.text);
 	out = malloc(n - (edit.until - edit.at) + len + 1);
 	if (!out)
@@ -292,7 +295,7 @@ int weir_conf_save_limit_all(const char *path, const char *name, const char *con
 		return weir_error_set(e, -errno, "%s: %s", path, strerror(errno));
 	r = weir_file_read(real, &text, &n);
 	if (r < 0)
-		return weir_error_set(e, r, "%s: cannot be read: %s", path, strerror(-r));
+		return weir_error_set(e, r, "%s: cannot be read: %s", path, weir_file_problem(r));
 	for (size_t i = 0; i < n_pairs; i++) {
 		const char *eq = strchr(pairs[i], '=');
 		char key[64], *next = NULL;

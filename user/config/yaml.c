@@ -5,10 +5,56 @@
 #include "user/config/yaml.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+
+#define PIPE_WAIT_MS 10000
 
 DEFINE_CLEANUP(yaml_parser_t, yaml_parser_delete)
+
+const char *weir_file_problem(int r)
+{
+	switch (-r) {
+	case EFBIG:
+		return "larger than 16 MiB";
+	case EISDIR:
+		return "a folder, not a file";
+	case ESPIPE:
+		return "a named pipe or a socket, not a file";
+	case ETIMEDOUT:
+		return "nothing came through the pipe for 10 s";
+	default:
+		return strerror(-r);
+	}
+}
+
+/* A named pipe that nobody writes to looks like an empty file, which would be taken for an empty list. */
+static int check_type(int fd, const struct stat *st)
+{
+	struct statfs fs;
+
+	if (S_ISDIR(st->st_mode))
+		return -EISDIR;
+	if (!S_ISFIFO(st->st_mode))
+		return 0;
+	if (fstatfs(fd, &fs) < 0)
+		return -errno;
+	return fs.f_type == PIPEFS_MAGIC ? 0 : -ESPIPE;
+}
+
+/* Waits for what another program is still to write. */
+static int wait_for_pipe(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int r = poll(&p, 1, PIPE_WAIT_MS);
+
+	if (r < 0)
+		return errno == EINTR ? 0 : -errno;
+	return r ? 0 : -ETIMEDOUT;
+}
 
 int weir_file_read(const char *path, char **ret, size_t *ret_n)
 {
@@ -16,14 +62,16 @@ int weir_file_read(const char *path, char **ret, size_t *ret_n)
 	_cleanup_close_ int fd = -1;
 	size_t n = 0, room = 0;
 	struct stat st;
+	int r;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return -errno;
+		return errno == ENXIO ? -ESPIPE : -errno; /* a socket */
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return -EISDIR;
+	r = check_type(fd, &st);
+	if (r < 0)
+		return r;
 	if (st.st_size > WEIR_FILE_MAX_BYTES)
 		return -EFBIG;
 	for (;;) {
@@ -38,6 +86,12 @@ int weir_file_read(const char *path, char **ret, size_t *ret_n)
 			text = more;
 		}
 		got = read(fd, text + n, room - n - 1);
+		if (got < 0 && errno == EAGAIN) {
+			r = wait_for_pipe(fd);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -286,9 +340,12 @@ int weir_yaml_load(const char *text, size_t n, yaml_document_t *ret,
 		   struct weir_conf_problems *problems)
 {
 	_cleanup_(yaml_parser_deletep) yaml_parser_t *open = NULL;
+	size_t bom = weir_yaml_bom(text, n);
 	yaml_parser_t y;
 	int r;
 
+	text += bom;
+	n -= bom;
 	if (n > WEIR_FILE_MAX_BYTES) {
 		weir_problems_add(problems, false, NULL, 0, 0, "larger than 16 MiB");
 		return -EINVAL;

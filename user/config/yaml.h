@@ -5,6 +5,7 @@
 #ifndef WEIR_USER_CONF_YAML_H
 #define WEIR_USER_CONF_YAML_H
 
+#include <string.h>
 #include <yaml.h>
 
 #include "user/config/problems.h"
@@ -17,8 +18,20 @@
 int weir_yaml_load(const char *text, size_t n, yaml_document_t *ret,
 		   struct weir_conf_problems *problems);
 
-/* Reads a whole file into heap memory, NUL-terminated. @ret_n without the NUL. -EFBIG above WEIR_FILE_MAX_BYTES. */
+/* The bytes of a byte order mark that a text begins with: libyaml would count it as a column, and then find every
+ * further key at another depth than the first.
+ */
+static inline size_t weir_yaml_bom(const char *text, size_t n)
+{
+	return n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
+/* Reads a whole file into heap memory, NUL-terminated. @ret_n without the NUL. -EFBIG above WEIR_FILE_MAX_BYTES,
+ * -ESPIPE if it is a named pipe or a socket, -ETIMEDOUT if nothing comes through a pipe (`<(command)`, /dev/stdin).
+ */
 int weir_file_read(const char *path, char **ret, size_t *ret_n);
+/* What such a failure means, in words. */
+const char *weir_file_problem(int r);
 
 static inline const char *weir_yaml_text(const yaml_node_t *n)
 {
