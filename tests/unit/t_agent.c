@@ -442,9 +442,28 @@ static void a_broken_file_changes_nothing_and_is_remembered(void **state)
 	assert_int_equal(dp.applies, applies);
 	s = ask(f, "{'cmd':'status'}");
 	assert_true(json_array_size(json_object_get(s, "degraded")) >= 1);
+	write_file(f->conf, ""); /* as cut by a full disk: nothing is taken off */
+	refuses(f, "{'cmd':'reload'}", "nothing was changed", 2);
+	assert_int_equal(dp.applies, applies);
 	write_conf(f, LISTS LIMIT);
 	does(f, "{'cmd':'reload'}");
 	assert_string_equal(f->a->last_error, "");
+}
+
+static void a_problem_without_a_column_is_said_without_one(void **state)
+{
+	struct fix *f = *state;
+	_cleanup_json_ json_t *j = NULL;
+	const char *said;
+
+	write_conf(f, "packet_limits:\n  - {name: s, match: {protocol: tcp, tcp_flags: {set: syn, "
+		      "clear: ack}}, rate: 5/s, block_for: 9s}\n");
+	j = ask(f, "{'cmd':'reload'}");
+	assert_true(weir_json_bool_of(j, "ok"));
+	said = json_string_value(json_array_get(json_object_get(j, "problems"), 0));
+	assert_non_null(said);
+	if (!strstr(said, "weir.yaml:5: warning: "))
+		fail_msg("%s", said);
 }
 
 static void a_bad_list_file_changes_nothing_and_its_line_is_named(void **state)
@@ -914,6 +933,7 @@ int main(void)
 		T(more_than_fits_is_refused_as_a_whole),
 		T(a_reload_changes_limits_and_lists),
 		T(a_broken_file_changes_nothing_and_is_remembered),
+		T(a_problem_without_a_column_is_said_without_one),
 		T(a_bad_list_file_changes_nothing_and_its_line_is_named),
 		T(what_takes_a_restart_is_said_and_not_half_done),
 		T(what_the_kernel_refuses_at_a_reload_changes_nothing),

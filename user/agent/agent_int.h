@@ -18,7 +18,7 @@
 #include "user/config/conf.h"
 #include "user/datapath/datapath.h"
 
-#define WEIR_CONF_TEXT_MAX (4 << 20)
+#define WEIR_CONF_TEXT_MAX (16 << 20) /* as weir check */
 #define WEIR_OVERRIDES_MAX 256
 #define WEIR_SESSIONS_MAX  16
 #define WEIR_SESSION_NS                                                                            \

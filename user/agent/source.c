@@ -54,7 +54,10 @@ int weir_source_read(const char *path, struct weir_source *ret, struct weir_erro
 	if (!S_ISREG(st.st_mode))
 		return weir_error_set(e, -EINVAL, "%s: is not a regular file", path);
 	if (st.st_size > WEIR_CONF_TEXT_MAX)
-		return weir_error_set(e, -EFBIG, "%s: is larger than 4 MiB", path);
+		return weir_error_set(e, -EFBIG,
+				      "%s: is larger than 16 MiB (put long lists into "
+				      "allow_files and block_files)",
+				      path);
 	buf = malloc(WEIR_CONF_TEXT_MAX + 1);
 	if (!buf)
 		return weir_error_set(e, -ENOMEM, "out of memory");
@@ -67,7 +70,10 @@ int weir_source_read(const char *path, struct weir_source *ret, struct weir_erro
 			break;
 	}
 	if (n > WEIR_CONF_TEXT_MAX)
-		return weir_error_set(e, -EFBIG, "%s: is larger than 4 MiB", path);
+		return weir_error_set(e, -EFBIG,
+				      "%s: is larger than 16 MiB (put long lists into "
+				      "allow_files and block_files)",
+				      path);
 	r = weir_source_make(path, buf, n, weir_now().wall_s, ret);
 	return r < 0 ? weir_error_set(e, r, "out of memory") : 0;
 }
@@ -89,7 +95,9 @@ static void take_problems(struct weir_loaded *l, const char *name, struct weir_c
 		_cleanup_free_ char *line = NULL;
 		int n;
 
-		if (q->line)
+		if (q->line && !q->column)
+			n = asprintf(&line, "%s:%d: %s%s", file, q->line, kind, q->text);
+		else if (q->line)
 			n = asprintf(&line, "%s:%d:%d: %s%s", file, q->line, q->column, kind,
 				     q->text);
 		else
