@@ -30,6 +30,7 @@ static struct {
 	int n_at;
 	struct weir_bucket4 t4[16];
 	struct weir_bucket6 t6[16];
+	struct weir_spill spill[2 << WEIR_SPILL_BITS];
 	struct weir_meta meta;
 	struct weir_counters counters;
 	unsigned applies, opens;
@@ -231,6 +232,7 @@ bool weir_datapath_tables(const struct weir_datapath *d, struct weir_tables *ret
 				    .t6 = dp.t6,
 				    .buckets4 = 16,
 				    .buckets6 = 16,
+				    .spill = dp.spill,
 				    .policy = &dp.policy,
 				    .meta = &dp.meta};
 	return dp.has_policy;

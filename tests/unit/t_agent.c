@@ -911,6 +911,23 @@ static void status_and_top_have_every_part(void **state)
 	assert_non_null(json_object_get(t, "loudest"));
 }
 
+static void each_pass_of_the_sweep_clears_shared_words(void **state)
+{
+	struct fix *f = *state;
+
+	for (int pass = 0; pass < 2; pass++) {
+		dp.spill[0].word[1] = 7; /* of no group: idle for all */
+		dp.spill[1 << (WEIR_SPILL_BITS - 1)].word[5] = 7;
+		dp.spill[1 << WEIR_SPILL_BITS].word[1] = 7; /* the other bank */
+		event_active(f->a->sweep.timer, EV_TIMEOUT, 0);
+		assert_int_equal(event_base_loop(f->a->base, EVLOOP_NONBLOCK), 0);
+		assert_int_equal(f->a->sweep.next, 0); /* small tables: a slice is a pass */
+		assert_int_equal(dp.spill[0].word[1], 0);
+		assert_int_equal(dp.spill[1 << (WEIR_SPILL_BITS - 1)].word[5], 0);
+		assert_int_equal(dp.spill[1 << WEIR_SPILL_BITS].word[1], 7);
+	}
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -960,6 +977,7 @@ int main(void)
 		T(explain_tells_the_verdict_and_what_lifts_it),
 		T(events_are_capped_kept_and_filtered),
 		T(status_and_top_have_every_part),
+		T(each_pass_of_the_sweep_clears_shared_words),
 	};
 	int r;
 

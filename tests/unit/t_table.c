@@ -19,6 +19,8 @@ static struct weir_meta meta = {WEIR_MAGIC,
 				{0x9e3779b97f4a7c15ull, 0xbf58476d1ce4e5b9ull,
 				 0x94d049bb133111ebull}};
 
+#define SPILL_BYTES (sizeof(struct weir_spill) * (2u << WEIR_SPILL_BITS))
+
 struct world {
 	struct limits *l;
 	struct weir_compiled *c;
@@ -40,6 +42,7 @@ static struct weir_tables tables_for(const struct weir_compiled *c)
 				    .t6 = page_zero(BUCKETS6 * sizeof(struct weir_bucket6)),
 				    .buckets4 = BUCKETS4,
 				    .buckets6 = BUCKETS6,
+				    .spill = page_zero(SPILL_BYTES),
 				    .policy = &c->policy,
 				    .meta = &meta};
 }
@@ -56,6 +59,7 @@ static void world_done(struct world *w)
 	free(w->l);
 	free(w->t.t4);
 	free(w->t.t6);
+	free(w->t.spill);
 }
 
 /* Compiles the changed limits, copies into new tables as the datapath does, and goes on with those. */
@@ -70,6 +74,7 @@ static __u64 world_change(struct world *w, __u64 now_ns)
 	lost = weir_table_copy(&w->t, &t, now_ns);
 	free(w->t.t4);
 	free(w->t.t6);
+	free(w->t.spill);
 	weir_compiled_free(w->c);
 	w->c = c;
 	w->t = t;
@@ -154,19 +159,17 @@ static __u32 *slot(struct world *w, const char *text, unsigned limit)
 	return NULL;
 }
 
-/* One packet of @cost tokens, as bpf/limit.h charges it. */
-static bool charge(struct world *w, const char *text, unsigned limit, __u64 cost, __u64 now_ns)
+/* One packet of @cost tokens, as bpf/limit.h charges it. @shared: the words are those of a shared entry. */
+static bool charge_words(const struct weir_limit *l, bool v6, bool shared, __u32 *words, __u64 cost,
+			 __u64 now_ns)
 {
-	const struct weir_limit *l = &w->c->policy.limit[limit];
-	bool v6 = strchr(text, ':');
-	__u32 *words = slot(w, text, limit);
 	__u8 at = v6 ? l->word6 : l->word4, q = v6 ? l->penalty6 : l->penalty4;
 	__u64 index = l->window_ns ? now_ns / l->window_ns : 0;
 	__u64 *pair = (__u64 *)(void *)&words[at];
 	int ok;
 
 	assert_non_null(words);
-	if (l->block_ms && weir_penalty_active(words[q], now_ns, l->block_ms))
+	if (!shared && l->block_ms && weir_penalty_active(words[q], now_ns, l->block_ms))
 		return false;
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
 		ok = weir_bucket_take(words[at], weir_ticks(now_ns, l->mult, l->shift),
@@ -182,12 +185,52 @@ static bool charge(struct world *w, const char *text, unsigned limit, __u64 cost
 	else
 		ok = weir_fixed_take32(words[at], weir_window_number(index, 32 - l->count_bits),
 				       l->count_bits, (__u32)cost, (__u32)l->limit, &words[at]);
-	if (!ok && l->block_ms) {
+	if (!shared && !ok && l->block_ms) {
 		words[q] = weir_penalty_word(now_ns, l->block_ms);
 		if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET)
 			words[at] = 0;
 	}
 	return ok;
+}
+
+static bool charge(struct world *w, const char *text, unsigned limit, __u64 cost, __u64 now_ns)
+{
+	return charge_words(&w->c->policy.limit[limit], strchr(text, ':'), false,
+			    slot(w, text, limit), cost, now_ns);
+}
+
+/* Words of the entry that @text shares with its net for one limit: the program's rules once more. */
+static __u32 *spilled(struct world *w, const char *text, unsigned limit)
+{
+	const struct weir_policy *p = &w->c->policy;
+	__u8 family;
+	union weir_addr a = addr_of(text, &family);
+	unsigned g = 0;
+
+	while (!((family == 4 ? p->group4 : p->group6)[g].limits >> limit & 1))
+		assert_true(++g < WEIR_GROUPS_MAX);
+	if (family == 4)
+		return &w->t.spill[weir_spill_of4(a.word[0], p->group4[g].prefix_len, g, meta.seed,
+						  p->sources_bank)]
+				.word[1];
+	return w->t
+		.spill[weir_spill_of6(&a, p->group6[g].prefix_len, g, meta.seed, p->sources_bank)]
+		.word;
+}
+
+static bool spill_charge(struct world *w, const char *text, unsigned limit, __u64 cost,
+			 __u64 now_ns)
+{
+	return charge_words(&w->c->policy.limit[limit], strchr(text, ':'), true,
+			    spilled(w, text, limit), cost, now_ns);
+}
+
+static bool all_zero(const void *p, size_t n)
+{
+	for (size_t i = 0; i < n / 4; i++)
+		if (((const __u32 *)p)[i])
+			return false;
+	return true;
 }
 
 /* State of one limit for @text; used 0 and blocked 0 if there is none. */
@@ -527,6 +570,171 @@ static void a_sweep_loses_no_charge(void **state)
 	world_done(&w);
 }
 
+static const char *const nets[] = {"198.51.100.7", "0.0.0.0", "2001:db8::1", "::"};
+
+/* Every kind of word, in both families and both banks. */
+static void a_sweep_clears_idle_words_that_sources_share(void **state)
+{
+	(void)state;
+	for (int bank = 0; bank < 2; bank++) {
+		struct world w = every_kind();
+		char *other;
+
+		w.c->policy.sources_bank = bank;
+		other = (char *)w.t.spill + (bank ? 0 : SPILL_BYTES / 2);
+		for (size_t s = 0; s < ARRAY_LEN(nets); s++)
+			for (unsigned k = 0; k < KINDS; k++)
+				assert_true(spill_charge(&w, nets[s], k, 3, NOW));
+		assert_true(all_zero(other, SPILL_BYTES / 2));
+		memset(other, 1, SPILL_BYTES / 2);
+		weir_table_sweep_spill(&w.t, NOW);
+		for (size_t s = 0; s < ARRAY_LEN(nets); s++) {
+			for (unsigned k = 0; k < KINDS; k++) {
+				struct weir_limit_state st;
+
+				weir_table_state(&w.c->policy, strchr(nets[s], ':') ? 6 : 4, k,
+						 spilled(&w, nets[s], k), NOW, &st);
+				assert_true(st.used >= 3);
+			}
+		}
+		weir_table_sweep_spill(&w.t, NOW + HOUR);
+		for (size_t i = 0; i < SPILL_BYTES / 2; i++)
+			assert_int_equal(other[i], 1);
+		memset(other, 0, SPILL_BYTES / 2);
+		assert_true(all_zero(w.t.spill, SPILL_BYTES));
+		world_done(&w);
+	}
+}
+
+/* 100 Mbit/s wrap in six minutes: what was paid long ago would be owed again. */
+static void a_swept_shared_word_is_no_debt_after_a_wrap(void **state)
+{
+	(void)state;
+	for (int swept = 0; swept < 2; swept++) {
+		struct world w = {.l = limits_new()};
+		struct weir_limit_state st;
+		__u64 wrap;
+
+		limits_bucket(w.l, "bytes", 12500000, 12500000)->bytes = true;
+		world_start(&w);
+		wrap = weir_compile_wrap_ns(&w.c->policy.limit[0]);
+		assert_true(spill_charge(&w, nets[0], 0, 12500000, NOW));
+		if (swept)
+			weir_table_sweep_spill(&w.t, NOW + 2 * SEC);
+		weir_table_state(&w.c->policy, 4, 0, spilled(&w, nets[0], 0), NOW + wrap, &st);
+		assert_int_equal(st.used > 0, !swept);
+		assert_int_equal(spill_charge(&w, nets[0], 0, 1514, NOW + wrap), swept);
+		world_done(&w);
+	}
+}
+
+/* An entry does not say which group wrote it: each may find its own word there. */
+static void a_shared_word_stays_while_any_group_may_count_on_it(void **state)
+{
+	struct world w = {.l = limits_new()};
+	const struct weir_limit *l;
+	__u32 *words;
+
+	(void)state;
+	limits_bucket(w.l, "slow", 1, 100);
+	limits_bucket(w.l, "fast", 100000, 100000)->ipv4_prefix = 24;
+	limits_window(w.l, "sliding", WEIR_ALGO_SLIDING_WINDOW, 100, SEC);
+	world_start(&w);
+	l = w.c->policy.limit;
+	assert_int_equal(l[0].word4, 0);
+	assert_int_equal(l[1].word4, 0);
+	assert_int_equal(w.c->policy.n_groups4, 3);
+	words = spilled(&w, nets[0], 2); /* of the third group: whose words 1 and 2 no other has */
+	assert_true(charge_words(&l[2], false, true, words, 5, NOW));
+	assert_true(charge_words(&l[0], false, true, words, 50, NOW));
+	weir_table_sweep_spill(&w.t, NOW + 30 * SEC);
+	assert_true(words[0]);
+	assert_true(!words[1] && !words[2]);
+	weir_table_sweep_spill(&w.t, NOW + 51 * SEC);
+	assert_int_equal(words[0], 0);
+	/* the other way round, and beside a pair that is busy */
+	assert_true(charge_words(&l[1], false, true, words, 100000, NOW + MIN));
+	assert_true(charge_words(&l[2], false, true, words, 5, NOW + MIN));
+	weir_table_sweep_spill(&w.t, NOW + MIN + SEC / 2);
+	assert_true(words[0] && words[1] && words[2]);
+	weir_table_sweep_spill(&w.t, NOW + 2 * MIN);
+	assert_true(all_zero(w.t.spill, SPILL_BYTES));
+	world_done(&w);
+}
+
+/* No penalty is ever in a shared entry: a word at its place is another group's, or stale. */
+static void a_place_for_penalties_keeps_no_shared_word(void **state)
+{
+	struct world w = {.l = limits_new()};
+	__u32 *words;
+
+	(void)state;
+	limits_bucket(w.l, "a", 1000, 10)->block_for_ns = 24 * HOUR;
+	world_start(&w);
+	words = spilled(&w, nets[0], 0);
+	words[w.c->policy.limit[0].penalty4] =
+		weir_penalty_word(NOW, w.c->policy.limit[0].block_ms);
+	weir_table_sweep_spill(&w.t, NOW);
+	assert_true(all_zero(w.t.spill, SPILL_BYTES));
+	world_done(&w);
+}
+
+static void a_sweep_of_shared_words_loses_no_charge(void **state)
+{
+	struct world w = {.l = limits_new()};
+	pthread_t t;
+	__u32 *words;
+
+	(void)state;
+	limits_bucket(w.l, "beside", 1000, 1000);
+	limits_window(w.l, "a", WEIR_ALGO_FIXED_WINDOW, 1000000, HOUR);
+	limits_bucket(w.l, "stale", 1000, 1000);
+	world_start(&w);
+	words = spilled(&w, nets[0], 1);
+	assert_int_equal(w.c->policy.limit[1].word4, 1);
+	assert_true(spill_charge(&w, nets[0], 1, 1, NOW));
+	assert_int_equal(pthread_create(&t, NULL, count_up, &words[1]), 0);
+	for (int i = 0; i < 200; i++) {
+		words[0] = words[2] = (__u32)i + 7; /* idle ones beside it */
+		weir_table_sweep_spill(&w.t, NOW);
+	}
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(words[1] & 0xfffff, RACE + 1);
+	weir_table_sweep_spill(&w.t, NOW);
+	assert_true(!words[0] && words[1] && !words[2]);
+	world_done(&w);
+}
+
+static void reset_for_all_forgets_what_sources_share(void **state)
+{
+	struct world w = every_kind();
+	__u8 family;
+	union weir_addr a = addr_of(nets[0], &family);
+
+	(void)state;
+	for (size_t s = 0; s < ARRAY_LEN(nets); s++)
+		for (unsigned k = 0; k < KINDS; k++)
+			assert_true(spill_charge(&w, nets[s], k, 3, NOW));
+	weir_table_reset(&w.t, 0, &a, family); /* one source: its net keeps what it owes */
+	assert_false(spill_charge(&w, nets[0], 0, 198, NOW));
+	for (unsigned k = 0; k < KINDS; k++) {
+		weir_table_reset(&w.t, k, NULL, 0);
+		for (size_t s = 0; s < ARRAY_LEN(nets); s++) {
+			struct weir_limit_state st;
+
+			weir_table_state(&w.c->policy, strchr(nets[s], ':') ? 6 : 4, k,
+					 spilled(&w, nets[s], k), NOW, &st);
+			assert_int_equal(st.used, 0);
+		}
+	}
+	assert_true(all_zero(w.t.spill, SPILL_BYTES));
+	free(w.t.spill);
+	w.t.spill = NULL; /* tables of a program that is to be replaced come without */
+	weir_table_sweep_spill(&w.t, NOW);
+	weir_table_reset(&w.t, 0, NULL, 0);
+	world_done(&w);
+}
+
 static void reset_forgets_one_limit_of_one_source_or_of_all(void **state)
 {
 	struct world w = every_kind();
@@ -825,6 +1033,12 @@ int main(void)
 		cmocka_unit_test(a_sweep_releases_what_is_idle_and_nothing_else),
 		cmocka_unit_test(a_sweep_clears_idle_words_of_busy_slots),
 		cmocka_unit_test(a_sweep_loses_no_charge),
+		cmocka_unit_test(a_sweep_clears_idle_words_that_sources_share),
+		cmocka_unit_test(a_swept_shared_word_is_no_debt_after_a_wrap),
+		cmocka_unit_test(a_shared_word_stays_while_any_group_may_count_on_it),
+		cmocka_unit_test(a_place_for_penalties_keeps_no_shared_word),
+		cmocka_unit_test(a_sweep_of_shared_words_loses_no_charge),
+		cmocka_unit_test(reset_for_all_forgets_what_sources_share),
 		cmocka_unit_test(reset_forgets_one_limit_of_one_source_or_of_all),
 		cmocka_unit_test(a_copy_keeps_what_was_used_in_new_units_and_places),
 		cmocka_unit_test(a_copy_clamps_to_smaller_limits),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Walks the state tables in slices from the loop, so that every slot is visited long before a stale word could mean a
- * debt again (a quarter of the shortest wrap), and so that the gauges are fresh. Also finds the loudest sources for
+ * debt again (a quarter of the shortest wrap), and so that the gauges are fresh. The entries that sources share without a
+ * slot are few, and are done at once at the end of each pass. Also finds the loudest sources for
  * `weir top`, at most a twentieth of one CPU. Called by start.c and the loop.
  */
 #include <errno.h>
@@ -97,6 +98,7 @@ static void on_slice(evutil_socket_t fd, short what, void *arg)
 	adjust(s, weir_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
 	s->next += n;
 	if (s->next >= buckets) {
+		weir_table_sweep_spill(&t, now_ns);
 		s->released += s->pass.released;
 		s->last = s->pass;
 		s->pass = (struct weir_sweep){};

@@ -8,6 +8,7 @@
 #include <linux/capability.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 
@@ -194,6 +195,7 @@ static int take_program(struct weir_datapath *d, struct weir_error *e)
 	struct bpf_program *prog = d->skel->progs.weir_xdp_frags;
 	struct bpf_prog_info info = {0};
 	__u32 len = sizeof(info);
+	void *spill;
 	int r;
 
 	if (bpf_program__fd(prog) < 0)
@@ -205,6 +207,11 @@ static int take_program(struct weir_datapath *d, struct weir_error *e)
 	d->prog_id = info.id;
 	for (int m = 0; m < WEIR_MAP_MAX; m++)
 		d->map_fd[m] = bpf_map__fd(weir_load_map(d->skel, (enum weir_map)m));
+	spill = mmap(NULL, WEIR_SPILL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		     d->map_fd[WEIR_MAP_SPILL], 0);
+	if (spill == MAP_FAILED)
+		return weir_kernel_error(e, -errno, "cannot map spill into memory");
+	d->spill = spill;
 	return 0;
 }
 
@@ -282,6 +289,8 @@ void weir_datapath_free(struct weir_datapath *d)
 		return;
 	ring_buffer__free(d->ring);
 	weir_mapping_close(&d->tables);
+	if (d->spill)
+		(void)munmap(d->spill, WEIR_SPILL_BYTES);
 	for (int m = 0; m < WEIR_MAP_MAX; m++) {
 		closep(&d->inner_fd[m][0]);
 		closep(&d->inner_fd[m][1]);
@@ -324,6 +333,7 @@ bool weir_datapath_tables(const struct weir_datapath *d, struct weir_tables *ret
 		.t6 = d->tables.t6,
 		.buckets4 = d->tables.buckets4,
 		.buckets6 = d->tables.buckets6,
+		.spill = d->tables_foreign ? NULL : d->spill,
 		.policy = d->policy,
 		.meta = &d->meta,
 	};

@@ -76,6 +76,7 @@ struct weir_mapping {
 /* Maps the two inner maps; takes sizes from them. */
 int weir_mapping_open(int fd4, int fd6, struct weir_mapping *ret);
 void weir_mapping_close(struct weir_mapping *m);
+#define WEIR_SPILL_BYTES (sizeof(struct weir_spill) * (2u << WEIR_SPILL_BITS))
 
 /* --- the object ------------------------------------------------------------------------------ */
 
@@ -106,6 +107,7 @@ struct weir_datapath {
 	struct weir_policy *policy; /* in force, or of the program that is to be replaced; NULL */
 	struct weir_limit_name names[WEIR_STATS_MAX];
 	struct weir_mapping tables; /* those that policy speaks of */
+	struct weir_spill *spill;   /* mapped; both banks */
 	bool tables_foreign;	    /* they belong to the program that is to be replaced */
 	bool tables_fresh;	    /* bank 0 holds tables that no policy has used */
 	struct weir_filter *filter; /* of the lists in force; NULL before the first */

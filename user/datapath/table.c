@@ -46,9 +46,8 @@ __u32 *weir_side_words(const struct weir_side *s, __u32 bucket, unsigned way)
 	return s->v6 ? s->t6[bucket].slot[way].word : s->t4[bucket].slot[way].word;
 }
 
-void weir_side_snapshot(const struct weir_side *s, __u32 bucket, unsigned way, __u32 *ret)
+void weir_side_read(const struct weir_side *s, __u32 *words, __u32 *ret)
 {
-	__u32 *words = weir_side_words(s, bucket, way);
 	unsigned w = 0;
 	__u64 pair;
 
@@ -61,6 +60,11 @@ void weir_side_snapshot(const struct weir_side *s, __u32 bucket, unsigned way, _
 		pair = __atomic_load_n((__u64 *)(void *)&words[w], __ATOMIC_RELAXED);
 		memcpy(&ret[w], &pair, sizeof(pair));
 	}
+}
+
+void weir_side_snapshot(const struct weir_side *s, __u32 bucket, unsigned way, __u32 *ret)
+{
+	weir_side_read(s, weir_side_words(s, bucket, way), ret);
 }
 
 __u64 weir_side_locate(const struct weir_tables *t, const struct weir_group *g, bool v6,

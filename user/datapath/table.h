@@ -15,6 +15,8 @@ struct weir_tables {
 	struct weir_bucket4 *t4;
 	struct weir_bucket6 *t6;
 	__u32 buckets4, buckets6; /* powers of two */
+	struct weir_spill
+		*spill; /* 2 << WEIR_SPILL_BITS shared entries, of both banks; NULL: not ours */
 	const struct weir_policy *policy;
 	const struct weir_meta *meta;
 };
@@ -51,7 +53,12 @@ struct weir_sweep {
 void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __u32 n,
 		      struct weir_sweep *add);
 
-/* Forgets the state of one limit, for one source (@addr) or for all (NULL). */
+/* Sets words of the shared entries to zero that are idle, once for each pass over the tables: a stale word would mean a
+ * debt again as in a slot. An entry does not say whose it is, so a word stays as long as any group may count on it.
+ */
+void weir_table_sweep_spill(const struct weir_tables *t, __u64 now_ns);
+
+/* Forgets the state of one limit, for one source (@addr) or for all (NULL; also what sources share that had no slot). */
 void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
 		      __u8 family);
 

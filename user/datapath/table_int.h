@@ -27,7 +27,8 @@ const struct weir_group *weir_side_group(const struct weir_side *s, unsigned g);
 
 __u64 weir_side_tag(const struct weir_side *s, __u32 bucket, unsigned way);
 __u32 *weir_side_words(const struct weir_side *s, __u32 bucket, unsigned way);
-/* Copies a slot's words, each pair in one load. @ret has WEIR_WORDS_MAX. */
+/* Copies words of a slot or a shared entry, each pair in one load. @ret has WEIR_WORDS_MAX. */
+void weir_side_read(const struct weir_side *s, __u32 *words, __u32 *ret);
 void weir_side_snapshot(const struct weir_side *s, __u32 bucket, unsigned way, __u32 *ret);
 /* Tag of @addr in group @g, and its bucket. */
 __u64 weir_side_locate(const struct weir_tables *t, const struct weir_group *g, bool v6,

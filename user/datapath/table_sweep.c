@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Takes state out of the tables while the XDP program goes on: the sweep of idle slots, which the agent's timer calls,
- * and `weir limit reset`.
+/* Takes state out of the tables while the XDP program goes on: the sweep of idle slots and shared entries, which the
+ * agent's timer calls, and `weir limit reset`.
  */
+#include <string.h>
+
 #include "user/datapath/table.h"
 #include "user/datapath/table_int.h"
 
@@ -108,11 +110,98 @@ void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __
 	sweep_side(t, true, now_ns, first, n, add);
 }
 
+/* --- shared entries ---- */
+
+#define SPILL_SIDE (1u << (WEIR_SPILL_BITS - 1)) /* entries of one family in a bank */
+
+/* Words of a shared entry of the bank in force, placed as in a slot (weir_spill_of4, bpf/source.h). */
+static __u32 *spill_words(const struct weir_tables *t, bool v6, __u32 i)
+{
+	__u32 bank = t->policy->sources_bank & 1u;
+
+	return &t->spill[bank << WEIR_SPILL_BITS | (v6 ? SPILL_SIDE : 0) | i].word[v6 ? 0 : 1];
+}
+
+/* The words of @snapshot, as bits, that some group may count on; of a pair both or none. Penalties are never there. */
+static __u32 spill_busy(const struct weir_side *s, const struct weir_idle (*idle)[WEIR_WORDS_MAX],
+			const __u32 *snapshot)
+{
+	unsigned g, w, pair;
+	__u32 busy = 0;
+
+	for (g = 0; g < s->n_groups && g < WEIR_GROUPS_MAX; g++) {
+		for (w = 0; w < s->words; w++) {
+			if (!weir_idle_busy(idle[g][w], snapshot[w]))
+				continue;
+			pair = s->v6 ? w & ~1u : 1;
+			busy |= s->groups[g].role[w] == WEIR_WORD_HIGH ? 3u << pair : 1u << w;
+		}
+	}
+	return busy;
+}
+
+/* Zeroes all words but those of @busy, where nothing has changed since. Two words at once, as pairs are charged: the
+ * low word of a pair that has just been written again may look the same.
+ */
+static void spill_clear(const struct weir_side *s, __u32 *words, const __u32 *snapshot, __u32 busy)
+{
+	__u32 first = snapshot[0];
+	unsigned w = 0;
+
+	if (!s->v6) {
+		if (first && !(busy & 1))
+			(void)__atomic_compare_exchange_n(&words[0], &first, 0, false,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		w = 1;
+	}
+	for (; w + 1 < s->words; w += 2) {
+		__u64 pair = weir_pair_of(snapshot, w);
+		__u64 keep = WEIR_JOIN(busy >> w & 1 ? snapshot[w] : 0,
+				       busy >> (w + 1) & 1 ? snapshot[w + 1] : 0);
+
+		if (keep != pair)
+			(void)__atomic_compare_exchange_n((__u64 *)(void *)&words[w], &pair, keep,
+							  false, __ATOMIC_RELAXED,
+							  __ATOMIC_RELAXED);
+	}
+}
+
+static void sweep_spill_side(const struct weir_tables *t, bool v6, __u64 now_ns)
+{
+	static const __u32 none[WEIR_WORDS_MAX];
+	struct weir_idle idle[WEIR_GROUPS_MAX][WEIR_WORDS_MAX] = {};
+	struct weir_side s = weir_side_of(t, v6);
+	__u32 snapshot[WEIR_WORDS_MAX], i;
+	unsigned g, w;
+
+	for (g = 0; g < s.n_groups && g < WEIR_GROUPS_MAX; g++) {
+		weir_side_idle(t->policy, &s.groups[g], s.words, now_ns, idle[g]);
+		for (w = 0; w < WEIR_WORDS_MAX; w++)
+			if (s.groups[g].role[w] == WEIR_WORD_PENALTY)
+				idle[g][w] = (struct weir_idle){0, 0};
+	}
+	for (i = 0; i < SPILL_SIDE; i++) {
+		__u32 *words = spill_words(t, v6, i);
+
+		weir_side_read(&s, words, snapshot);
+		if (memcmp(snapshot, none, sizeof(none)) != 0)
+			spill_clear(&s, words, snapshot, spill_busy(&s, idle, snapshot));
+	}
+}
+
+void weir_table_sweep_spill(const struct weir_tables *t, __u64 now_ns)
+{
+	if (!t->spill)
+		return;
+	sweep_spill_side(t, false, now_ns);
+	sweep_spill_side(t, true, now_ns);
+}
+
 /* --- forgetting ---- */
 
-static void forget(const struct weir_side *s, const struct weir_limit *l, __u32 *words)
+static void forget_state(const struct weir_side *s, const struct weir_limit *l, __u32 *words)
 {
-	__u8 w = s->v6 ? l->word6 : l->word4, q = s->v6 ? l->penalty6 : l->penalty4;
+	__u8 w = s->v6 ? l->word6 : l->word4;
 
 	if (l->flags & WEIR_LIMIT_PAIR) {
 		if (w + 1u < s->words)
@@ -120,6 +209,13 @@ static void forget(const struct weir_side *s, const struct weir_limit *l, __u32 
 	} else if (w < s->words) {
 		__atomic_store_n(&words[w], 0, __ATOMIC_RELAXED);
 	}
+}
+
+static void forget(const struct weir_side *s, const struct weir_limit *l, __u32 *words)
+{
+	__u8 q = s->v6 ? l->penalty6 : l->penalty4;
+
+	forget_state(s, l, words);
 	if (q < s->words)
 		__atomic_store_n(&words[q], 0, __ATOMIC_RELAXED);
 }
@@ -152,6 +248,16 @@ static void reset_side(const struct weir_tables *t, bool v6, unsigned limit,
 	}
 }
 
+/* What sources share that had no slot: of all of them, and of whatever limit has its state at the same place. */
+static void reset_spill(const struct weir_tables *t, bool v6, unsigned limit)
+{
+	struct weir_side s = weir_side_of(t, v6);
+	__u32 i;
+
+	for (i = 0; t->spill && i < SPILL_SIDE; i++)
+		forget_state(&s, &t->policy->limit[limit], spill_words(t, v6, i));
+}
+
 void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
 		      __u8 family)
 {
@@ -161,4 +267,8 @@ void weir_table_reset(const struct weir_tables *t, unsigned limit, const union w
 		reset_side(t, false, limit, addr);
 	if (!addr || family == 6)
 		reset_side(t, true, limit, addr);
+	if (!addr) {
+		reset_spill(t, false, limit);
+		reset_spill(t, true, limit);
+	}
 }
