@@ -313,6 +313,15 @@ static void a_missing_bpffs_is_mounted_and_said(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+static void no_bpffs_is_mounted_over_files(void **state)
+{
+	struct fix *f = *state;
+
+	f->conf.bpffs = (char *)"/etc";
+	assert_int_equal(weir_datapath_open(&f->conf, &f->d, &f->e), -ENOTEMPTY);
+	assert_says(f->e.text, "would hide");
+}
+
 static void maps_of_another_abi_are_not_adopted(void **state)
 {
 	struct fix *f = *state;
@@ -839,6 +848,37 @@ static void external_attaches_nothing_and_ip_link_can(void **state)
 	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "off"), 0);
 }
 
+/* Neither on a link nor by netlink: two agents on one set of maps would undo each other's limits. */
+static void maps_of_another_instance_are_left_alone(void **state)
+{
+	struct fix *f = *state;
+	struct weir_datapath *first;
+
+	open_it(f);
+	apply_it(f);
+	attach_it(f, "v0");
+	first = TAKE_PTR(f->d);
+	(void)snprintf(f->conf.instance, sizeof(f->conf.instance), "other");
+	open_it(f);
+	assert_int_equal(weir_datapath_adoption(f->d), WEIR_ADOPT_FRESH);
+	apply_it(f);
+	assert_int_equal(weir_datapath_attach(f->d, "v0", &f->e), -EBUSY);
+	assert_says(f->e.text, "another instance of weir");
+	weir_datapath_free(f->d);
+	f->d = NULL;
+	assert_int_equal(weir_datapath_detach_pinned(BPFFS, "other", NULL, &f->e), 0);
+
+	assert_int_equal(weir_datapath_detach(first, "v0", &f->e), 0);
+	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "pinned", FOLDER "/prog"), 0);
+	open_it(f);
+	assert_int_equal(weir_datapath_adoption(f->d), WEIR_ADOPT_FRESH);
+	weir_datapath_free(f->d);
+	f->d = NULL;
+	assert_int_equal(weir_datapath_detach_pinned(BPFFS, "other", NULL, &f->e), 0);
+	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "off"), 0);
+	weir_datapath_free(first);
+}
+
 static void chain_works_or_says_that_it_is_alone(void **state)
 {
 	struct weir_attachment a[8];
@@ -914,6 +954,7 @@ int main(void)
 		T(a_second_agent_of_the_instance_is_refused),
 		T(without_root_it_is_said),
 		T(a_missing_bpffs_is_mounted_and_said),
+		T(no_bpffs_is_mounted_over_files),
 		T(maps_of_another_abi_are_not_adopted),
 		T(a_map_of_another_layout_is_made_anew_alone),
 		T(resizing_the_tables_copies_state),
@@ -937,6 +978,7 @@ int main(void)
 		T(a_program_of_ip_link_with_other_tables_is_adopted),
 		T(a_link_of_a_vanished_interface_is_replaced),
 		T(external_attaches_nothing_and_ip_link_can),
+		T(maps_of_another_instance_are_left_alone),
 		T(chain_works_or_says_that_it_is_alone),
 		T(detach_pinned_takes_only_what_is_ours),
 	};

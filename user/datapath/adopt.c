@@ -4,6 +4,8 @@
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <dirent.h>
+#include <limits.h>
 #include <string.h>
 
 #include "user/datapath/datapath_int.h"
@@ -93,8 +95,55 @@ static void take_map(struct weir_found *f, __u32 id)
 	}
 }
 
-/* Maps of the first weir program on one of the interfaces. */
-static bool find_program(char *const *interfaces, size_t n, struct weir_found *f, char where[16])
+/* A program on a link was put there by an agent, wherever it pinned that link. */
+static bool is_on_link(__u32 prog_id)
+{
+	__u32 id = 0;
+
+	while (bpf_link_get_next_id(id, &id) == 0) {
+		_cleanup_close_ int fd = bpf_link_get_fd_by_id(id);
+		struct bpf_link_info info = {0};
+		__u32 len = sizeof(info);
+
+		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0 &&
+		    info.type == BPF_LINK_TYPE_XDP && info.prog_id == prog_id)
+			return true;
+	}
+	return false;
+}
+
+static __u32 map_id(int fd)
+{
+	struct bpf_map_info info = {0};
+	__u32 len = sizeof(info);
+
+	return fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0 ? info.id : 0;
+}
+
+/* Has another instance beside this one pinned these maps? */
+static bool is_pinned(const struct weir_datapath *d, __u32 meta_id)
+{
+	_cleanup_closedir_ DIR *dir = opendir(d->bpffs);
+
+	for (struct dirent *f = dir ? readdir(dir) : NULL; f; f = readdir(dir)) {
+		_cleanup_close_ int fd = -1;
+		char path[PATH_MAX];
+
+		if (f->d_name[0] == '.' || (size_t)snprintf(path, sizeof(path), "%s/%s/meta",
+							    d->bpffs, f->d_name) >= sizeof(path))
+			continue;
+		fd = bpf_obj_get(path);
+		if (fd >= 0 && map_id(fd) == meta_id)
+			return true;
+	}
+	return false;
+}
+
+/* Maps of the first weir program on one of the interfaces that no instance has: what an agent put there is that
+ * agent's, and two that write the same maps would undo each other's limits.
+ */
+static bool find_program(const struct weir_datapath *d, char *const *interfaces, size_t n,
+			 struct weir_found *f, char where[16])
 {
 	_cleanup_free_ struct weir_iface *list = NULL;
 	size_t n_list = 0;
@@ -108,10 +157,15 @@ static bool find_program(char *const *interfaces, size_t n, struct weir_found *f
 
 		while (k < n && strcmp(interfaces[k], list[i].name) != 0)
 			k++;
-		if (k == n || !weir_prog_is_weir(id, 0) || prog_info(id, ids, &n_ids, &info) < 0)
+		if (k == n || !weir_prog_is_weir(id, 0) || is_on_link(id) ||
+		    prog_info(id, ids, &n_ids, &info) < 0)
 			continue;
 		for (__u32 j = 0; j < n_ids; j++)
 			take_map(f, ids[j]);
+		if (is_pinned(d, map_id(f->fd[WEIR_MAP_META]))) {
+			weir_found_done(f);
+			continue;
+		}
 		memcpy(where, list[i].name, 16);
 		return f->fd[WEIR_MAP_META] >= 0;
 	}
@@ -304,7 +358,7 @@ int weir_adopt(struct weir_datapath *d, char *const *interfaces, size_t n, struc
 	int r, n_bad;
 
 	if (find_pins(d, ret) == 0) {
-		program = find_program(interfaces, n, ret, where);
+		program = find_program(d, interfaces, n, ret, where);
 		if (!program) {
 			weir_found_done(ret);
 			return WEIR_ADOPT_FRESH;

@@ -41,6 +41,17 @@ static int make_folder(const char *path)
 	return chmod(path, 0700) < 0 ? -errno : 0;
 }
 
+static bool is_empty(const char *path)
+{
+	_cleanup_closedir_ DIR *dir = opendir(path);
+
+	for (struct dirent *f = dir ? readdir(dir) : NULL; f; f = readdir(dir)) {
+		if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0)
+			return false;
+	}
+	return dir != NULL;
+}
+
 static int mount_bpffs(struct weir_datapath *d, struct weir_error *e)
 {
 	struct stat s;
@@ -52,6 +63,12 @@ static int mount_bpffs(struct weir_datapath *d, struct weir_error *e)
 				      d->bpffs, strerror(errno));
 	if (is_bpffs(d->bpffs)) /* a folder within a bpffs */
 		return 0;
+	if (!is_empty(d->bpffs))
+		return weir_error_set(
+			e, -ENOTEMPTY,
+			"%s: no bpffs is mounted there, and mounting one would hide "
+			"what is in this folder (bpffs: /sys/fs/bpf is the usual one)",
+			d->bpffs);
 	if (mount("bpf", d->bpffs, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0)
 		return weir_error_set(e, -errno,
 				      "%s: no bpffs is mounted there and mounting one failed: %s "
