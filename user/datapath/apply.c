@@ -296,6 +296,7 @@ int weir_datapath_apply(struct weir_datapath *d, const struct weir_conf *conf, e
 {
 	_cleanup_(change_done) struct change c = {.d = d};
 	struct weir_error pin = {""};
+	bool first;
 	int r = weir_compile(conf, d->policy, d->policy ? d->names : NULL, d->buckets4, d->buckets6,
 			     jiffy_ns(), &c.compiled, e);
 
@@ -308,11 +309,14 @@ int weir_datapath_apply(struct weir_datapath *d, const struct weir_conf *conf, e
 	if (r < 0)
 		return r;
 	fill_policy(&c, mode);
+	first = !d->policy; /* until now the limits were another agent's, or the program's own */
 	copy_state(
 		&c); /* as late as can be: what is charged from here to the switch is forgotten */
 	r = switch_policy(d, &c.compiled->policy, e);
 	if (r < 0)
 		return r;
+	if (first)
+		d->named_since_ns = clock_ns();
 	put_names(&c);
 	settle(&c);
 	r = d->pinned ? weir_pin_inner(d, &pin) : weir_pin_all(d, &pin);

@@ -119,6 +119,7 @@ struct weir_datapath {
 	struct ring_buffer *ring;
 	weir_event_fn event_fn;
 	void *event_arg;
+	__u64 named_since_ns; /* older events speak of limits whose names are not ours */
 
 	enum weir_adoption adoption;
 	bool pinned; /* maps and program are; else apply does it */

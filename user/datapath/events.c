@@ -17,7 +17,7 @@ static int on_event(void *arg, void *data, size_t size)
 	memcpy(&event, data, sizeof(event));
 	if (event.reason >= WEIR_REASON_MAX)
 		return 0;
-	if (event.stat >= WEIR_STATS_MAX)
+	if (event.stat >= WEIR_STATS_MAX || !d->policy || event.time_ns < d->named_since_ns)
 		event.stat = WEIR_NO_LIMIT;
 	d->event_fn(d->event_arg, &event);
 	return 0;
