@@ -21,6 +21,7 @@
 #include "lib/netns.h"
 #include "lib/run.h"
 #include "lib/wait.h"
+#include "user/base/cleanup.h"
 
 #define WAIT_MS 15000
 
@@ -410,7 +411,9 @@ static void the_service_manager_is_told(void **state)
 static void wrong_use_has_its_sentence_and_exit_status(void **state)
 {
 	struct fix *f = *state;
-	char missing[128];
+	static const char *const told[] = {"version",	    "help",	  "help --man", "status",
+					   "status --json", "limit list", "doctor"};
+	char missing[128], line[640];
 
 	(void)snprintf(missing, sizeof(missing), "%s/missing.yaml", f->dir);
 	expect(f, weir("nonsense"), 2, "no command nonsense");
@@ -426,6 +429,12 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	expect(f, weir("doctor", "-i", "nosuch0"), 1, "nosuch0");
 	expect(f, weir("version"), 0, "weir ");
 	expect(f, weir("help", "--man"), 0, ".Dt WEIR 8");
+	expect(f, weir("allow", "add", "192.0.2.9", "--force"), 2, "has no option --force");
+	for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+		(void)snprintf(line, sizeof(line), "exec %s %s >/dev/full", weir, told[i]);
+		expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 1,
+		       "the output could not be written");
+	}
 	stop(f, SIGTERM);
 	expect(f, weir("run", "-c", missing), 2, "missing.yaml");
 	expect(f, weir("run", "-c", f->conf, "-i", "nosuch0"), 2,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -211,15 +212,23 @@ static int run_terminal(struct weir_talk *t)
 		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 		keys = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
 	}
-	(void)fputs("\033[?1049h\033[?25l", stdout);
-	do {
+	(void)fputs("\033[?1049h\033[?25l\033[?7l", stdout);
+	do { /* without ?7 the terminal cuts long lines, which would push the first ones out */
 		r = sample(t, false, true);
 	} while (r == WEIR_EXIT_OK && !wait_for_key(keys));
-	(void)fputs("\033[?25h\033[?1049l", stdout);
+	(void)fputs("\033[?7h\033[?25h\033[?1049l", stdout);
 	(void)fflush(stdout); /* the terminal may have gone */
 	if (keys)
 		(void)tcsetattr(STDIN_FILENO, TCSANOW, &old);
 	return r;
+}
+
+/* Can the cursor be moved? */
+static bool is_screen(void)
+{
+	const char *term = getenv("TERM");
+
+	return weir_is_terminal() && term && *term && strcmp(term, "dumb") != 0;
 }
 
 int weir_cmd_top(const struct weir_args *a)
@@ -239,7 +248,7 @@ int weir_cmd_top(const struct weir_args *a)
 		return r;
 	(void)sigaction(SIGINT, &stop, NULL); /* so that the terminal is put right */
 	(void)sigaction(SIGTERM, &stop, NULL);
-	if (!n && !json && weir_is_terminal())
+	if (!n && !json && is_screen())
 		return run_terminal(t);
 	for (__u64 i = 0; r == WEIR_EXIT_OK && !stopped; i++) {
 		r = sample(t, json, false);

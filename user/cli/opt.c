@@ -233,7 +233,7 @@ static int unknown_command(int argc, char **argv)
 	return weir_fail(WEIR_EXIT_USAGE, "there is no command %s (weir help lists them)", words);
 }
 
-int weir_cli_main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const struct weir_command *c;
 	struct weir_error e = {};
@@ -261,4 +261,15 @@ int weir_cli_main(int argc, char **argv)
 		return WEIR_EXIT_OK;
 	}
 	return c->run(&args);
+}
+
+int weir_cli_main(int argc, char **argv)
+{
+	int r = run(argc, argv);
+
+	/* what was lost on the way, to a full disk say, was not done */
+	if ((fflush(stdout) == EOF || ferror(stdout)) &&
+	    (r == WEIR_EXIT_OK || r == WEIR_EXIT_FAILED))
+		return weir_fail(WEIR_EXIT_FAILED, "the output could not be written");
+	return r;
 }

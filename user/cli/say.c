@@ -67,7 +67,7 @@ int weir_print_json(const json_t *j)
 {
 	if (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF ||
 	    fflush(stdout) == EOF)
-		return weir_fail(WEIR_EXIT_FAILED, "cannot write the output");
+		return WEIR_EXIT_FAILED; /* weir_cli_main tells */
 	return WEIR_EXIT_OK;
 }
 

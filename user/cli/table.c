@@ -78,12 +78,17 @@ static const struct weir_option events_options[] = {
 	JSON,
 	END,
 };
-static const struct weir_option add_options[] = {
-	FOR("ends by itself after so long; added again, the later end counts"),
-	{.name = "reason", .value = "TEXT", .help = "shown by list, explain and the log"},
+#define ADD                                                                                        \
+	FOR("ends by itself after so long; added again, the later end counts"),                    \
+	{                                                                                          \
+		.name = "reason", .value = "TEXT", .help = "shown by list, explain and the log"    \
+	}
+static const struct weir_option block_options[] = {
+	ADD,
 	{.name = "force", .help = "block even a guarded address"},
 	END,
 };
+static const struct weir_option allow_options[] = {ADD, END};
 static const struct weir_option del_options[] = {
 	{.name = "origin",
 	 .value = "NAME",
@@ -149,7 +154,7 @@ static const struct weir_option request_options[] = {
 	END,
 };
 
-#define LIST_COMMANDS(list, what)                                                                  \
+#define LIST_COMMANDS(list, what, add)                                                             \
 	{                                                                                          \
 		.name = list " add",                                                               \
 		.usage = "CIDR",                                                                   \
@@ -157,7 +162,7 @@ static const struct weir_option request_options[] = {
 		.detail = "Acts at once, on every interface, and survives restart and reboot. "    \
 			  "Expiry is "                                                             \
 			  "checked by the kernel.",                                                \
-		.options = add_options,                                                            \
+		.options = add,                                                                    \
 		.min_args = 1,                                                                     \
 		.max_args = 1,                                                                     \
 		.talks = true,                                                                     \
@@ -254,8 +259,8 @@ const struct weir_command weir_commands[] = {
 		.talks = true,
 		.run = weir_cmd_events,
 	},
-	LIST_COMMANDS("block", "block"),
-	LIST_COMMANDS("allow", "allow"),
+	LIST_COMMANDS("block", "block", block_options),
+	LIST_COMMANDS("allow", "allow", allow_options),
 	{
 		.name = "limit list",
 		.usage = "",
