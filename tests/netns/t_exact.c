@@ -189,18 +189,44 @@ static void expect_bucket(const struct weir_counters *c, unsigned stat, const ch
 	assert_true((double)counted <= due + slack);
 }
 
+/* What this machine offers, in packets a second of @size bytes: an emulated one has less than the rates below need. */
+static uint64_t offered_pps(uint16_t size)
+{
+	struct weir *w =
+		weir_up("packet_limits:\n  - {name: one, per: source, rate: 1/s}\n", TABLE);
+	struct flood f = flood_one_source(SECOND_NS, size);
+	struct weir_counters c = counters_of(w);
+	uint64_t n = c.limit[0].pass.packets + c.limit[0].over.packets;
+
+	weir_down(w);
+	return n * SECOND_NS / f.elapsed_ns;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static void token_bucket_is_exact_on_two_cores(void **state)
 {
-	struct weir *w = weir_up("packet_limits:\n"
-				 "  - {name: one, per: source, rate: 100000/s, burst: 20000}\n",
-				 TABLE);
-	struct flood f = flood_one_source(FLOOD_NS, 0);
-	struct weir_counters c = counters_of(w);
+	/* A tenth of what is offered, with something to spare. */
+	uint64_t rate = at_most(100000, offered_pps(0) / 14);
+	struct weir_counters c;
+	struct flood f;
+	struct weir *w;
+	char yaml[256], name[64];
 
 	(void)state;
-	assert_true(c.limit[0].over.packets >
-		    9 * c.limit[0].pass.packets); /* ten times the limit */
-	expect_bucket(&c, 0, "100000/s, burst 20000", c.limit[0].pass.packets, 20000, 100000, &f);
+	(void)snprintf(yaml, sizeof(yaml),
+		       "packet_limits:\n  - {name: one, per: source, rate: %lu/s, burst: %lu}\n",
+		       (unsigned long)rate, (unsigned long)rate / 5);
+	(void)snprintf(name, sizeof(name), "%lu/s, burst %lu", (unsigned long)rate,
+		       (unsigned long)rate / 5);
+	w = weir_up(yaml, TABLE);
+	f = flood_one_source(FLOOD_NS, 0);
+	c = counters_of(w);
+	assert_true(c.limit[0].over.packets > 9 * c.limit[0].pass.packets);
+	expect_bucket(&c, 0, name, c.limit[0].pass.packets, (double)(rate / 5), (double)rate, &f);
 	assert_int_equal(c.limit[0].pass.packets, c.reason.pass_default.packets);
 	assert_int_equal(c.limit[0].over.packets, c.reason.drop_limit.packets);
 	weir_down(w);
@@ -222,11 +248,13 @@ static void every_rate_and_unit_is_exact_on_two_cores(void **state)
 		{"100 Mbit/s, burst 4 MB", "rate: 100 Mbit/s, burst: 4 MB", 4e6, 12.5e6, 1},
 		{"1 Gbit/s, burst 16 MB", "rate: 1 Gbit/s, burst: 16 MB", 16e6, 125e6, 1},
 	};
+	const uint16_t size = 1024;
 	char yaml[2048] = "packet_limits:\n";
 	struct weir_counters c;
 	struct flood f;
 	struct weir *w;
 	size_t n = strlen(yaml);
+	double pps = (double)offered_pps(size);
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
@@ -234,12 +262,19 @@ static void every_rate_and_unit_is_exact_on_two_cores(void **state)
 				      "  - {name: l%zu, per: source, %s, mode: monitor}\n", i,
 				      t[i].yaml);
 	w = weir_up(yaml, TABLE);
-	f = flood_one_source(FLOOD_NS, 1024);
+	f = flood_one_source(FLOOD_NS, size);
 	c = counters_of(w);
-	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		if ((t[i].bytes ? pps * size : pps) < 2 * t[i].per_second) {
+			/* Only an emulated machine is that slow; it has the other rates. */
+			assert_non_null(getenv("WEIR_TEST_SLOW"));
+			print_message("%s: this machine offers %.0f packets/s\n", t[i].name, pps);
+			continue;
+		}
 		expect_bucket(&c, (unsigned)i, t[i].name,
 			      t[i].bytes ? c.limit[i].pass.bytes : c.limit[i].pass.packets,
 			      t[i].burst, t[i].per_second, &f);
+	}
 	assert_int_equal(c.reason.drop_limit.packets, 0);
 	weir_down(w);
 }
