@@ -427,6 +427,12 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	expect(f, weir("explain", "--user", "x"), 2, "request layer");
 	expect(f, weir("doctor", "-c", f->conf), 0, "ok");
 	expect(f, weir("doctor", "-i", "nosuch0"), 1, "nosuch0");
+	expect(f,
+	       say(f, (const char *const[]){"ip", "link", "add", "q0", "numrxqueues", "2", "type",
+					    "veth", NULL}),
+	       0, "");
+	expect(f, weir("doctor", "-i", "q0"), 0, "q0"); /* it has no combined queues to set */
+	assert_null(strstr(f->out, "combined"));
 	expect(f, weir("version"), 0, "weir ");
 	expect(f, weir("help", "--man"), 0, ".Dt WEIR 8");
 	expect(f, weir("allow", "add", "192.0.2.9", "--force"), 2, "has no option --force");

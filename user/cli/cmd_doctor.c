@@ -202,14 +202,17 @@ static void look_at_queues(struct doctor *d, const char *ifname)
 	struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
 	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	__u32 rx = 0;
+	__u32 rx = 0, most = 0;
 
-	if (ethtool(ifname, &c))
+	if (ethtool(ifname, &c)) {
 		rx = c.rx_count + c.combined_count;
-	if (rx && rx < (__u32)cpus && rx < c.max_rx + c.max_combined)
+		most = c.max_combined ? c.max_combined : c.max_rx;
+	}
+	if (rx && rx < (__u32)cpus && rx < most)
 		tell(d, WARN, ifname,
-		     "%u receive queues for %ld CPUs: ethtool -L %s combined %u spreads a flood",
-		     rx, cpus, ifname, c.max_combined < (__u32)cpus ? c.max_combined : (__u32)cpus);
+		     "%u receive queues for %ld CPUs: ethtool -L %s %s %u spreads a flood", rx,
+		     cpus, ifname, c.max_combined ? "combined" : "rx",
+		     most < (__u32)cpus ? most : (__u32)cpus);
 	else if (rx)
 		tell(d, GOOD, ifname, "%u receive queues for %ld CPUs", rx, cpus);
 	if (ethtool(ifname, &ring) && ring.rx_max_pending) {
