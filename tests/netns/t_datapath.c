@@ -290,7 +290,10 @@ static void without_root_it_is_said(void **state)
 
 		if (setuid(65534) < 0)
 			_exit(2);
-		_exit(weir_datapath_open(&f->conf, &d, &f->e) != -EPERM ||
+		if (weir_datapath_open(&f->conf, &d, &f->e) != -EPERM ||
+		    !strstr(f->e.text, "root is needed"))
+			_exit(1);
+		_exit(weir_datapath_detach_pinned(BPFFS, "weir", NULL, &f->e) != -EPERM ||
 		      !strstr(f->e.text, "root is needed"));
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);

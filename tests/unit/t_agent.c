@@ -826,6 +826,7 @@ static void requests_that_make_no_sense_are_refused(void **state)
 		"{'cmd':'list_show'}",
 		"{'cmd':'list_del','list':'block'}",
 		"{'cmd':'load_begin','list':'block'}",
+		"{'cmd':'load_begin','list':'block','origin':'command'}",
 		"{'cmd':'load_add'}",
 		"{'cmd':'load_commit'}",
 		"{'cmd':'list_add','list':'block','prefix':'192.0.2.9','for_s':99999999999999}",

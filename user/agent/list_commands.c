@@ -122,8 +122,8 @@ static bool is_origin(const char *s)
 	for (size_t i = 0; i < n; i++)
 		if (!isalnum((unsigned char)s[i]) && !strchr("._-", s[i]))
 			return false;
-	return n && n < WEIR_STATE_NAME_MAX && strcmp(s, "file") != 0 &&
-	       strcmp(s, "list-file") != 0 && strcmp(s, "guard") != 0;
+	return n && n < WEIR_STATE_NAME_MAX && strcmp(s, "command") != 0 &&
+	       strcmp(s, "file") != 0 && strcmp(s, "list-file") != 0 && strcmp(s, "guard") != 0;
 }
 
 int weir_list_origin_read(const json_t *request, struct weir_client *c,
@@ -147,8 +147,8 @@ int weir_list_origin_read(const json_t *request, struct weir_client *c,
 	if (name && !is_origin(name))
 		return weir_error_set(e, -EINVAL,
 				      "origin \"%.64s\": letters, digits, dot, dash and "
-				      "underscore, at most %d, and not file, "
-				      "list-file or guard",
+				      "underscore, at most %d, and not command, file, "
+				      "list-file or guard (load FILE --origin NAME gives one)",
 				      name, WEIR_STATE_NAME_MAX - 1);
 	if (for_s > FOR_MAX_S)
 		return weir_error_set(

@@ -343,6 +343,10 @@ int weir_datapath_detach_pinned(const char *bpffs, const char *instance, const c
 		return weir_error_set(e, -EINVAL, "no instance can be called \"%s\"", instance);
 	(void)snprintf(d.folder, sizeof(d.folder), "%s/%s", bpffs, instance);
 	lock = open(d.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (lock < 0 && (errno == EACCES || errno == EPERM))
+		return weir_error_set(e, -EPERM,
+				      "%s: %s; root is needed to detach without an agent", d.folder,
+				      strerror(errno));
 	if (lock < 0)
 		return weir_error_set(e, -ENOENT, "nothing of instance \"%s\" is loaded (%s: %s)",
 				      instance, d.folder, strerror(errno));
