@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The store inside the agent: shards by keyed hash, a mutex each. A decision holds the shards of all its layers (taken
+ * in rising order), so that it is one step for every other thread; workers share all clients, whichever of them a
+ * proxy's connection landed on. Called through the ops of store.h; answers before the call returns.
+ */
+#include <string.h>
+
+#include "user/store/table.h"
+
+#define SHARDS_MAX	64
+#define SHARDS		16
+#define SHARD_LEAST	64 /* entries */
+#define ENTRIES_MAX_MAX (1u << 30)
+
+struct embedded {
+	struct weir_store store;
+	struct weir_table_memory memory;
+	size_t entries_max;
+	unsigned shards;
+	struct weir_table table[];
+};
+
+/* One layer of a request that is going on. */
+struct work {
+	struct weir_table_key key;
+	struct weir_table *table;
+	struct weir_table_entry *entry; /* NULL: no state */
+	struct weir_request_fixed fixed;
+	union weir_table_state state; /* settled */
+};
+
+/* All layers of one request; the shards are held from hold() to let_go(). */
+struct job {
+	struct embedded *s;
+	struct weir_store_request *q;
+	__u64 shards; /* bits */
+	__u64 now_us;
+	struct work work[WEIR_STORE_LAYERS_MAX];
+};
+
+static bool is_log(const struct weir_store_layer *y)
+{
+	return y->limit->algorithm == WEIR_REQUEST_SLIDING_LOG;
+}
+
+/* Finds keys, shards and entries. -EINVAL: too many layers, or one twice; nothing is held then. */
+static int hold(struct job *j)
+{
+	struct weir_store_request *q = j->q;
+	__u64 id[2];
+
+	if (q->n > WEIR_STORE_LAYERS_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < q->n; i++) {
+		struct work *w = &j->work[i];
+		unsigned shard;
+
+		memcpy(&w->key, q->layer[i].key, sizeof(w->key));
+		memcpy(id, &q->layer[i].limit->identity, sizeof(id));
+		w->key.word[0] ^= id[0]; /* both are hashes: no two limits meet */
+		w->key.word[1] ^= id[1];
+		for (size_t k = 0; k < i; k++)
+			if (!memcmp(&j->work[k].key, &w->key, sizeof(w->key)))
+				return -EINVAL;
+		shard = (unsigned)(w->key.word[0] % j->s->shards);
+		w->table = &j->s->table[shard];
+		j->shards |= 1ull << shard;
+	}
+	j->now_us = q->now_us;
+	for (unsigned i = 0; i < j->s->shards; i++) {
+		if (!(j->shards & 1ull << i))
+			continue;
+		pthread_mutex_lock(&j->s->table[i].lock);
+		if (j->now_us < j->s->table[i].last_us)
+			j->now_us = j->s->table[i].last_us;
+	}
+	for (size_t i = 0; i < q->n; i++) {
+		j->work[i].table->last_us = j->now_us;
+		j->work[i].entry = weir_table_find(j->work[i].table, &j->work[i].key);
+		if (j->work[i].entry)
+			j->work[i].entry->busy = true;
+	}
+	return 0;
+}
+
+static void let_go(struct job *j)
+{
+	for (size_t i = 0; i < j->q->n; i++)
+		if (j->work[i].entry)
+			j->work[i].entry->busy = false;
+	for (unsigned i = j->s->shards; i-- > 0;)
+		if (j->shards & 1ull << i)
+			pthread_mutex_unlock(&j->s->table[i].lock);
+}
+
+/* The window of a fixed limit; of a calendar the caller's, even if another thread's clock has just left it. */
+static void set_window(struct work *w, const struct weir_store_layer *y, __u64 now_us)
+{
+	w->fixed.limit = y->limit->fixed.limit;
+	if (y->limit->window_us) {
+		weir_request_fixed_align(&w->fixed, y->limit->window_us, now_us);
+		return;
+	}
+	w->fixed.start_us = y->start_us;
+	w->fixed.end_us = y->end_us;
+}
+
+static void settle(struct work *w, const struct weir_store_layer *y, __u64 now_us)
+{
+	const struct weir_store_limit *l = y->limit;
+
+	w->state = w->entry ? w->entry->state : (union weir_table_state){};
+	switch (l->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		set_window(w, y, now_us);
+		w->state.fixed = weir_request_fixed_settle(w->state.fixed, &w->fixed);
+		break;
+	case WEIR_REQUEST_SLIDING_LOG:
+		weir_request_log_settle(&w->state.log, &l->log, now_us);
+		break;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		w->state.sliding =
+			weir_request_sliding_settle(w->state.sliding, &l->sliding, now_us);
+		break;
+	default:
+		w->state.bucket = weir_request_bucket_settle(w->state.bucket, &l->bucket, now_us);
+	}
+}
+
+static void look(const struct work *w, const struct weir_store_layer *y, __u64 now_us,
+		 struct weir_request_answer *ret)
+{
+	const struct weir_store_limit *l = y->limit;
+
+	switch (l->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		weir_request_fixed_look(w->state.fixed, &w->fixed, now_us, y->cost, ret);
+		break;
+	case WEIR_REQUEST_SLIDING_LOG:
+		weir_request_log_look(&w->state.log, &l->log, now_us, y->cost, ret);
+		break;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		weir_request_sliding_look(w->state.sliding, &l->sliding, now_us, y->cost, ret);
+		break;
+	case WEIR_REQUEST_LEAKY_BUCKET:
+		weir_request_queue_look(w->state.bucket, &l->bucket, now_us, y->cost, ret);
+		break;
+	default:
+		weir_request_bucket_look(w->state.bucket, &l->bucket, now_us, y->cost, ret);
+	}
+}
+
+static void take(struct work *w, struct weir_store_layer *y, __u64 now_us)
+{
+	const struct weir_store_limit *l = y->limit;
+
+	y->ticket = (struct weir_request_ticket){.us = now_us};
+	switch (l->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		w->state.fixed = weir_request_fixed_take(w->state.fixed, y->cost);
+		break;
+	case WEIR_REQUEST_SLIDING_LOG:
+		y->ticket.us = weir_request_log_now(&w->state.log, now_us);
+		weir_request_log_push(&w->state.log, now_us, y->cost);
+		break;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		w->state.sliding = weir_request_sliding_take(w->state.sliding, y->cost);
+		break;
+	default:
+		w->state.bucket =
+			weir_request_bucket_take(w->state.bucket, &l->bucket, now_us, y->cost);
+		if (l->algorithm == WEIR_REQUEST_LEAKY_BUCKET)
+			y->ticket = weir_request_queue_ticket(w->state.bucket, &l->bucket, now_us);
+	}
+}
+
+/* Writes the state back; an empty one goes with the next sweep. */
+static void keep(struct work *w, const struct weir_store_layer *y)
+{
+	w->entry->state = w->state;
+	switch (y->limit->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		w->entry->idle_us = w->state.fixed.count ? w->state.fixed.end_us : 0;
+		break;
+	case WEIR_REQUEST_SLIDING_LOG:
+		w->entry->idle_us = weir_request_log_idle(&w->state.log, &y->limit->log);
+		break;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		w->entry->idle_us = weir_request_sliding_idle(w->state.sliding, &y->limit->sliding);
+		break;
+	default:
+		w->entry->idle_us = weir_request_bucket_idle(w->state.bucket, &y->limit->bucket);
+	}
+}
+
+/* Everything that charging needs, before the first is charged. */
+static int prepare(struct job *j)
+{
+	struct weir_store_layer *y;
+	struct work *w;
+	int r;
+
+	for (size_t i = 0; i < j->q->n; i++) {
+		w = &j->work[i];
+		y = &j->q->layer[i];
+		if (!y->charged)
+			continue;
+		if (!w->entry) {
+			r = weir_table_add(w->table, &w->key, j->now_us, &w->entry);
+			if (r < 0)
+				return r;
+			w->entry->busy = true;
+		}
+		if (!is_log(y))
+			continue;
+		w->entry->state.log = w->state.log; /* settled: what is over needs no room */
+		r = weir_table_log_room(w->table, w->entry, y->cost, j->now_us,
+					y->limit->log.limit);
+		w->state.log = w->entry->state.log;
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Times in an answer count from the asker's clock, which may be a moment behind. */
+static void shift(struct weir_request_answer *a, __u64 by_us)
+{
+	if (a->reset_after_us)
+		a->reset_after_us += by_us;
+	if (a->retry_after_us && a->retry_after_us != WEIR_REQUEST_NEVER)
+		a->retry_after_us += by_us;
+	if (a->delay_us)
+		a->delay_us += by_us;
+}
+
+static void judge(struct job *j)
+{
+	struct weir_store_request *q = j->q;
+
+	q->admitted = true;
+	for (size_t i = 0; i < q->n; i++) {
+		struct weir_store_layer *y = &q->layer[i];
+
+		settle(&j->work[i], y, j->now_us);
+		look(&j->work[i], y, j->now_us, &y->answer);
+		y->admitted = !y->answer.retry_after_us;
+		if (!y->admitted && !y->monitor)
+			q->admitted = false;
+	}
+	for (size_t i = 0; i < q->n; i++) {
+		struct weir_store_layer *y = &q->layer[i];
+
+		y->charged = !q->peek && y->cost && y->admitted && (y->monitor || q->admitted);
+	}
+}
+
+static void charge(struct job *j)
+{
+	for (size_t i = 0; i < j->q->n; i++) {
+		struct weir_store_layer *y = &j->q->layer[i];
+		struct work *w = &j->work[i];
+		__u64 delay_us = y->answer.delay_us;
+
+		if (y->charged) {
+			take(w, y, j->now_us);
+			look(w, y, j->now_us, &y->answer);
+			y->answer.retry_after_us = 0;
+			y->answer.delay_us = delay_us;
+		}
+		if (w->entry && !j->q->peek)
+			keep(w, y);
+		shift(&y->answer, j->now_us - j->q->now_us);
+	}
+}
+
+static void decide(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
+		   void *data)
+{
+	struct job j = {.s = (struct embedded *)store, .q = q};
+	int r = hold(&j);
+
+	if (r >= 0) {
+		judge(&j);
+		r = prepare(&j);
+		if (r >= 0)
+			charge(&j);
+		else
+			for (size_t i = 0; i < q->n; i++)
+				q->layer[i].charged = false;
+		if (r == -ENOSPC)
+			j.work[0].table->full++;
+		let_go(&j);
+	}
+	done(q, r, data);
+}
+
+static void give_back(struct work *w, struct weir_store_layer *y, __u64 now_us)
+{
+	const struct weir_store_limit *l = y->limit;
+
+	y->charged = false;
+	switch (l->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		w->state.fixed =
+			weir_request_fixed_refund(w->state.fixed, &w->fixed, y->ticket, y->cost);
+		break;
+	case WEIR_REQUEST_SLIDING_LOG:
+		weir_request_log_refund(&w->state.log, y->ticket, y->cost);
+		break;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		w->state.sliding = weir_request_sliding_refund(w->state.sliding, &l->sliding,
+							       y->ticket, y->cost);
+		break;
+	case WEIR_REQUEST_LEAKY_BUCKET:
+		y->charged = !weir_request_queue_cancel(w->state.bucket, &l->bucket, now_us,
+							y->ticket, y->cost, &w->state.bucket);
+		break;
+	default:
+		w->state.bucket = weir_request_bucket_refund(w->state.bucket, &l->bucket, now_us,
+							     y->ticket, y->cost);
+	}
+}
+
+static void refund(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
+		   void *data)
+{
+	struct job j = {.s = (struct embedded *)store, .q = q};
+	int r = hold(&j);
+
+	if (r >= 0) {
+		for (size_t i = 0; i < q->n; i++) {
+			struct weir_store_layer *y = &q->layer[i];
+			struct work *w = &j.work[i];
+
+			if (!y->charged)
+				continue;
+			if (!w->entry) { /* over long ago, or forgotten */
+				y->charged = y->limit->algorithm == WEIR_REQUEST_LEAKY_BUCKET;
+				continue;
+			}
+			settle(w, y, j.now_us);
+			give_back(w, y, j.now_us);
+			keep(w, y);
+		}
+		let_go(&j);
+	}
+	done(q, r, data);
+}
+
+static void reset(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
+		  void *data)
+{
+	struct job j = {.s = (struct embedded *)store, .q = q};
+	int r = hold(&j);
+
+	if (r >= 0) {
+		for (size_t i = 0; i < q->n; i++) {
+			if (j.work[i].entry)
+				weir_table_drop(j.work[i].table, &j.work[i].key);
+			j.work[i].entry = NULL;
+		}
+		let_go(&j);
+	}
+	done(q, r, data);
+}
+
+static void stats(struct weir_store *store, struct weir_store_stats *ret)
+{
+	struct embedded *s = (struct embedded *)store;
+	struct weir_store_stats sum = {.entries_max = s->entries_max, .bytes_max = s->memory.max};
+
+	for (unsigned i = 0; i < s->shards; i++) {
+		struct weir_table *t = &s->table[i];
+
+		pthread_mutex_lock(&t->lock);
+		sum.entries += t->used;
+		sum.idle_dropped += t->idle_dropped;
+		sum.evicted += t->evicted;
+		sum.full += t->full;
+		pthread_mutex_unlock(&t->lock);
+	}
+	sum.bytes = __atomic_load_n(&s->memory.used, __ATOMIC_RELAXED);
+	*ret = sum;
+}
+
+static void sweep(struct weir_store *store, __u64 now_us, size_t most)
+{
+	struct embedded *s = (struct embedded *)store;
+
+	for (unsigned i = 0; i < s->shards; i++) {
+		struct weir_table *t = &s->table[i];
+		size_t n = most / s->shards + 1;
+
+		pthread_mutex_lock(&t->lock);
+		if (t->last_us < now_us)
+			t->last_us = now_us;
+		weir_table_sweep(t, t->last_us, n < t->made ? (__u32)n : t->made);
+		pthread_mutex_unlock(&t->lock);
+	}
+}
+
+static void embedded_free(struct weir_store *store)
+{
+	struct embedded *s = (struct embedded *)store;
+
+	for (unsigned i = 0; i < s->shards; i++)
+		weir_table_done(&s->table[i]);
+	free(s);
+}
+
+static const struct weir_store_ops embedded_ops = {
+	.name = "embedded",
+	.decide = decide,
+	.refund = refund,
+	.reset = reset,
+	.stats = stats,
+	.sweep = sweep,
+	.free = embedded_free,
+};
+
+int weir_store_embedded_new(const struct weir_store_embedded_options *o, struct weir_store **ret)
+{
+	unsigned shards = o->shards ? o->shards : SHARDS;
+	struct embedded *s;
+	int r;
+
+	if (!o->entries_max || o->entries_max > ENTRIES_MAX_MAX || shards > SHARDS_MAX)
+		return -EINVAL;
+	while (shards > 1 && o->entries_max / shards < (o->shards ? 1 : SHARD_LEAST))
+		shards--;
+	s = calloc(1, sizeof(*s) + shards * sizeof(s->table[0]));
+	if (!s)
+		return -ENOMEM;
+	s->store.ops = &embedded_ops;
+	s->memory.max = o->bytes_max;
+	s->entries_max = o->entries_max / shards * shards;
+	for (; s->shards < shards; s->shards++) {
+		r = weir_table_init(&s->table[s->shards], (__u32)(o->entries_max / shards),
+				    &s->memory);
+		if (r < 0) {
+			embedded_free(&s->store);
+			return r;
+		}
+	}
+	*ret = &s->store;
+	return 0;
+}

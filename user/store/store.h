@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Where the states of request limits live. One request is one decision over all of its layers: enforcing layers are
+ * charged all or none, a monitor layer is judged and charged by itself and stops nothing. Called by the request layer;
+ * the embedded store is user/store/embedded.c. Others answer later, so every answer comes by callback.
+ */
+#ifndef WEIR_USER_STORE_H
+#define WEIR_USER_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "user/base/cleanup.h"
+#include "weir/algo_request.h"
+
+#define WEIR_STORE_LAYERS_MAX 32 /* of one request */
+#define WEIR_STORE_KEY_BYTES  16
+
+enum weir_request_algorithm {
+	WEIR_REQUEST_TOKEN_BUCKET,
+	WEIR_REQUEST_LEAKY_BUCKET,
+	WEIR_REQUEST_FIXED_WINDOW,
+	WEIR_REQUEST_SLIDING_LOG,
+	WEIR_REQUEST_SLIDING_COUNTER,
+	WEIR_REQUEST_ALGORITHM_MAX
+};
+
+/* Names the state of a limit: changed numbers keep it, anything else in it begins empty. */
+struct weir_store_identity {
+	__u8 byte[WEIR_STORE_KEY_BYTES];
+};
+
+/* From name, algorithm, key, window and scope, as the configuration writes them (a calendar window with its zone; ""
+ * where there is none). Parts cannot run into each other. The same on every host. -EINVAL: no such algorithm.
+ */
+int weir_store_identity_of(const char *name, enum weir_request_algorithm algorithm, const char *key,
+			   const char *window, const char *scope, struct weir_store_identity *ret);
+
+/* The numbers of a limit, for one plan. Made by weir_store_limit_*(), which refuse (-ERANGE) what cannot be exact. */
+struct weir_store_limit {
+	struct weir_store_identity identity;
+	enum weir_request_algorithm algorithm;
+	union {
+		struct weir_request_fixed fixed; /* bounds are set for each request */
+		struct weir_request_sliding sliding;
+		struct weir_request_log log;
+		struct weir_request_bucket bucket; /* both buckets */
+	};
+	__u64 window_us; /* fixed window; 0: a calendar's, the layer gives the bounds */
+};
+
+#define WEIR_STORE_LOG_MAX 1000000 /* limit of a sliding log: 8 MB for one client */
+
+/* @window_us 0 only for a fixed window on the calendar. @limit 0 denies every request of a cost above 0. */
+int weir_store_limit_window(const struct weir_store_identity *id,
+			    enum weir_request_algorithm algorithm, __u64 limit, __u64 window_us,
+			    struct weir_store_limit *ret);
+int weir_store_limit_bucket(const struct weir_store_identity *id, __u64 count, __u64 period_us,
+			    __u64 burst, struct weir_store_limit *ret);
+int weir_store_limit_queue(const struct weir_store_identity *id, __u64 count, __u64 period_us,
+			   __u64 queue, __u64 max_wait_us, struct weir_store_limit *ret);
+
+/* One limit that a request meets. The first part is the question, `answer` on is filled in. */
+struct weir_store_layer {
+	const struct weir_store_limit *limit;
+	__u8 key[WEIR_STORE_KEY_BYTES]; /* keyed hash of the client's key: never the key */
+	__u64 cost;
+	__u64 start_us, end_us; /* calendar window that holds now; else ignored */
+	bool monitor;
+
+	/* Of the state after the decision: charged or not. retry_after_us is 0 where the layer admits. */
+	struct weir_request_answer answer;
+	struct weir_request_ticket ticket; /* for refund; where charged */
+	bool admitted;			   /* by this layer alone */
+	bool charged;
+};
+
+struct weir_store_request {
+	struct weir_store_layer
+		*layer; /* the caller's until the callback; no limit and key twice */
+	size_t n;
+	__u64 now_us;  /* wall clock; a store never steps back behind an earlier one */
+	bool peek;     /* judge, charge nothing */
+	bool admitted; /* answer: by all enforcing layers */
+};
+
+/* Called exactly once, perhaps before the call returns, with @r: 0, or -errno: nothing was charged.
+ * -EINVAL: the request breaks the contract above; -ENOSPC: no memory is left within the bounds for it;
+ * -ENOMEM: none at all.
+ */
+typedef void weir_store_done_fn(struct weir_store_request *q, int r, void *data);
+
+struct weir_store_stats {
+	__u64 entries, entries_max;
+	__u64 bytes, bytes_max;
+	__u64 idle_dropped; /* states that were over */
+	__u64 evicted;	    /* full: live states forgotten */
+	__u64 full;	    /* full: requests answered -ENOSPC */
+};
+
+struct weir_store;
+struct weir_store_ops {
+	const char *name;
+	void (*decide)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
+		       void *data);
+	/* Gives back the layers that are `charged`, at q->now_us, and clears that. Of a leaky bucket the place is free
+	 * again only if it is the last and still waits; else `charged` stays set.
+	 */
+	void (*refund)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
+		       void *data);
+	/* Forgets the states that the layers name (limit and key alone are read). */
+	void (*reset)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
+		      void *data);
+	void (*stats)(struct weir_store *s, struct weir_store_stats *ret);
+	/* Drops idle states, looking at no more than about @most; called by a timer. */
+	void (*sweep)(struct weir_store *s, __u64 now_us, size_t most);
+	void (*free)(struct weir_store *s);
+};
+/* Every store begins with it. */
+struct weir_store {
+	const struct weir_store_ops *ops;
+};
+
+static inline void weir_store_free(struct weir_store *s)
+{
+	if (s)
+		s->ops->free(s);
+}
+DEFINE_CLEANUP(struct weir_store, weir_store_free)
+
+struct weir_store_embedded_options {
+	size_t entries_max; /* request_keys; 1 .. 2^30 */
+	__u64 bytes_max;    /* request_bytes, logs, states and index together */
+	unsigned shards; /* 0: 16, fewer if that leaves less than 64 entries in each; at most 64 */
+};
+/* -EINVAL: numbers out of range, or bytes_max does not hold the index of entries_max (4 to 8 bytes each). */
+int weir_store_embedded_new(const struct weir_store_embedded_options *o, struct weir_store **ret);
+
+#endif
