@@ -165,6 +165,7 @@ static void forwarded_is_read_as_rfc_7239_writes_it(void **state)
 		{"10.0.0.1", "for=192.0.2.66, for=192.0.2.1|for=10.0.0.2", "192.0.2.1"},
 		{"10.0.0.1", "for=192.0.2.1;host=\"a,b;for=192.0.2.66\"", "192.0.2.1"},
 		{"10.0.0.1", "host=\"a\\\",for=192.0.2.66\";for=192.0.2.1", "192.0.2.1"},
+		{"10.0.0.1", "host=\"b,for=192.0.2.66\\\"\";for=192.0.2.1", "192.0.2.1"},
 		/* what a client left open does not reach what the proxy put behind it */
 		{"10.0.0.1", "for=\"x, for=192.0.2.1", "192.0.2.1"},
 		{"10.0.0.1", "for=\"x\\, for=\"[2001:db8::1]:80\"", "2001:db8::1"},

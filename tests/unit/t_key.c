@@ -353,6 +353,24 @@ static void no_separator_moves_a_border(void **state)
 	assert_true(same(key_of("header:X-A"), key_of("header:x-a")));
 }
 
+/* A value that looks as what is hashed would look with the border elsewhere: kind 13, length 1, name b. */
+static void a_value_cannot_play_the_next_part(void **state)
+{
+	struct weir_key k;
+
+	(void)state;
+	request.query = weir_text_of("a=1&b=2%0d%01%00b3");
+	k = key_of("query:a query:b");
+	request.query = weir_text_of("a=1%0d%01%00b2&b=3");
+	assert_false(same(k, key_of("query:a query:b")));
+	request.query = weir_text_of("a=1&b=2");
+	k = key_of("query:a query:b");
+	request.query = weir_text_of("a=1%0d%01%00b2");
+	assert_false(same(k, key_of("query:a")));
+	request.query = weir_text_of("a=1%0d%01%00b%01%00%00%002");
+	assert_false(same(k, key_of("query:a")));
+}
+
 struct bytes {
 	unsigned char b[512];
 	size_t n;
@@ -474,6 +492,7 @@ int main(void)
 		cmocka_unit_test_setup(cookies_are_read_as_rfc_6265_writes_them, plain_request),
 		cmocka_unit_test_setup(parameters_count_decoded_and_cut, plain_request),
 		cmocka_unit_test_setup(no_separator_moves_a_border, plain_request),
+		cmocka_unit_test_setup(a_value_cannot_play_the_next_part, plain_request),
 		cmocka_unit_test_setup(two_lists_of_parts_are_never_one_input, plain_request),
 		cmocka_unit_test_setup(nothing_is_fed_for_a_list_that_is_not_there, plain_request),
 	};
