@@ -20,9 +20,7 @@ int weir_spop_varint_get(const __u8 *p, size_t n, __u64 *ret, size_t *ret_used)
 		return -EAGAIN;
 	v = p[i++];
 	if (v >= 240) {
-		do {
-			if (shift >= 64)
-				return -ERANGE;
+		do { /* ends at shift 60, where only a byte below 16 has room */
 			if (i == n)
 				return -EAGAIN;
 			if (p[i] > UINT64_MAX >> shift ||
