@@ -144,7 +144,7 @@ static __always_inline struct weir_request_bucket_state
 weir_request_bucket_take(struct weir_request_bucket_state s, const struct weir_request_bucket *p,
 			 __u64 now_us, __u64 cost)
 {
-	return weir_request_bucket_state_of(p, now_us,
+	return weir_request_bucket_state_of(p, weir_request_bucket_now(s, now_us),
 					    weir_request_bucket_debt(s, p, now_us) +
 						    cost * p->period_us);
 }

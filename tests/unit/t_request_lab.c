@@ -231,7 +231,8 @@ static void a_bucket_gains_nothing_from_an_older_clock(void **state)
 
 	(void)state;
 	assert_true(weir_request_bucket_prepare(10, SEC, 10, &p));
-	s = weir_request_bucket_take(s, &p, EPOCH, 10);
+	s = weir_request_bucket_take(s, &p, EPOCH, 9);
+	s = weir_request_bucket_take(s, &p, EPOCH - SEC, 1);
 	s = weir_request_bucket_settle(s, &p, EPOCH - SEC);
 	weir_request_bucket_look(s, &p, EPOCH - SEC, 1, &a);
 	assert_int_equal(a.retry_after_us, SEC + SEC / 10);

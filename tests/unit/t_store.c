@@ -70,6 +70,47 @@ static void fifty_threads_get_exactly_a_hundred_of_two_hundred(void **state)
 	}
 }
 
+#define MANY 50000 /* tries of each of two threads */
+
+static void *hammer_long(void *arg)
+{
+	struct hammer *h = arg;
+	unsigned admitted = 0;
+
+	pthread_barrier_wait(&h->start);
+	for (int i = 0; i < MANY; i++) {
+		struct weir_store_layer y = request_layer(h->l, 1, 1);
+		struct weir_store_request q = {.layer = &y, .n = 1, .now_us = EPOCH};
+		int r = 1;
+
+		h->s->ops->decide(h->s, &q, request_done, &r);
+		admitted += !r && q.admitted;
+	}
+	(void)__atomic_add_fetch(&h->admitted, admitted, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void two_threads_lose_no_count(void **state)
+{
+	pthread_t t[2];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		_cleanup_(weir_store_freep) struct weir_store *s =
+			request_store(1000, STORE_BYTES, 16);
+		struct weir_store_limit l = request_limit("a", all[i], MANY + MANY / 2, DAY);
+		struct hammer h = {.s = s, .l = &l};
+
+		assert_int_equal(pthread_barrier_init(&h.start, NULL, ARRAY_LEN(t)), 0);
+		for (size_t k = 0; k < ARRAY_LEN(t); k++)
+			assert_int_equal(pthread_create(&t[k], NULL, hammer_long, &h), 0);
+		for (size_t k = 0; k < ARRAY_LEN(t); k++)
+			assert_int_equal(pthread_join(t[k], NULL), 0);
+		pthread_barrier_destroy(&h.start);
+		assert_int_equal(h.admitted, MANY + MANY / 2);
+	}
+}
+
 /* --- layers ---- */
 
 static void all_layers_are_charged_or_none(void **state)
@@ -299,6 +340,28 @@ static void a_full_store_forgets_what_would_be_over_soonest(void **state)
 	assert_int_equal(st.entries, 0);
 }
 
+static void a_sweep_drops_a_state_when_it_is_over_and_not_before(void **state)
+{
+	struct weir_store_stats st;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		_cleanup_(weir_store_freep) struct weir_store *s =
+			request_store(1000, STORE_BYTES, 0);
+		struct weir_store_limit l = request_limit("a", all[i], 7, 10 * SEC);
+		struct weir_store_layer y = request_layer(&l, 1, 1);
+
+		assert_true(request_one(s, &y, EPOCH + 3));
+		s->ops->sweep(s, EPOCH + 3 + y.answer.reset_after_us - 1, 10000);
+		s->ops->stats(s, &st);
+		assert_int_equal(st.entries, 1);
+		s->ops->sweep(s, EPOCH + 3 + y.answer.reset_after_us, 10000);
+		s->ops->stats(s, &st);
+		assert_int_equal(st.entries, 0);
+		assert_int_equal(st.idle_dropped, 1);
+	}
+}
+
 static void bytes_are_bounded_and_no_room_is_said(void **state)
 {
 	_cleanup_(weir_store_freep) struct weir_store *s = request_store(256, 64 << 10, 1);
@@ -415,6 +478,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fifty_threads_get_exactly_a_hundred_of_two_hundred),
+		cmocka_unit_test(two_threads_lose_no_count),
 		cmocka_unit_test(all_layers_are_charged_or_none),
 		cmocka_unit_test(what_breaks_the_contract_is_refused),
 		cmocka_unit_test(a_cost_above_the_limit_is_never_admitted),
@@ -423,6 +487,7 @@ int main(void)
 		cmocka_unit_test(changed_numbers_keep_counts_and_another_identity_begins_empty),
 		cmocka_unit_test(a_calendar_window_is_the_callers),
 		cmocka_unit_test(a_full_store_forgets_what_would_be_over_soonest),
+		cmocka_unit_test(a_sweep_drops_a_state_when_it_is_over_and_not_before),
 		cmocka_unit_test(bytes_are_bounded_and_no_room_is_said),
 		cmocka_unit_test(logs_take_at_most_12_bytes_an_entry),
 		cmocka_unit_test(numbers_out_of_range_are_refused),
