@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -345,9 +346,11 @@ static void normal_form_is_idempotent(void **state)
 		struct weir_path again;
 		struct weir_text t, t2;
 		char buf[64] = "/";
+		size_t end = 1;
 
 		for (unsigned n = next_random(&x) % 12; n; n--)
-			(void)strncat(buf, piece[next_random(&x) % ARRAY_LEN(piece)], 4);
+			end += (size_t)snprintf(buf + end, sizeof(buf) - end, "%.4s",
+						piece[next_random(&x) % ARRAY_LEN(piece)]);
 		if (weir_path_read(weir_text_of(buf), &o, &path) < 0)
 			continue;
 		done++;
