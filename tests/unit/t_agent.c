@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -378,6 +379,82 @@ static void a_full_disk_does_not_stop_a_block_and_is_said(void **state)
 	weir_agent_tick(f->a); /* the disk has room again */
 	assert_string_equal(f->a->store_error, "");
 	does(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.10'}");
+	restart(f);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.10"));
+}
+
+static void set_room(bool room)
+{
+	struct rlimit l;
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+	l.rlim_cur = room ? l.rlim_max : 0;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+}
+
+static bool is_degraded(struct fix *f, const char *words)
+{
+	_cleanup_json_ json_t *s = ask(f, "{'cmd':'status'}");
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, "degraded"), i,
+			   line) if (strstr(json_string_value(line), words)) return true;
+	return false;
+}
+
+static void a_full_disk_at_start_is_protected_with_what_can_be_read(void **state)
+{
+	struct fix *f = *state;
+	int r;
+
+	does(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.9'}");
+	stop(f);
+	dp.n[WEIR_LIST_BLOCK] = 0;
+	set_room(false);
+	r = start(f);
+	if (r == 0)
+		does(f, "{'cmd':'mode','mode':'monitor'}");
+	set_room(true);
+	assert_int_equal(r, 0);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.7"));
+	assert_true(is_degraded(f, "make room"));
+	f->a->store_again_ns = 0;
+	weir_agent_tick(f->a);
+	assert_false(is_degraded(f, "state file"));
+	restart(f);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_int_equal(f->a->in_force, WEIR_MODE_MONITOR);
+}
+
+static void a_state_file_out_of_reach_is_read_when_it_is_back(void **state)
+{
+	struct fix *f = *state;
+	char db[160], away[160];
+
+	does(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.9'}");
+	stop(f);
+	dp.n[WEIR_LIST_BLOCK] = 0;
+	(void)snprintf(db, sizeof(db), "%s/state/weir.db", f->dir);
+	(void)snprintf(away, sizeof(away), "%s/state/away", f->dir);
+	assert_int_equal(rename(db, away), 0);
+	assert_int_equal(mkdir(db, 0700), 0); /* cannot be opened, also by root */
+	assert_int_equal(start(f), 0);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.7"));
+	assert_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_true(is_degraded(f, "could not be read"));
+	notes(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.10'}",
+	      "a restart would undo it");
+	assert_int_equal(rmdir(db), 0);
+	assert_int_equal(rename(away, db), 0);
+	f->a->store_again_ns = 0;
+	weir_agent_tick(f->a);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
+	assert_false(is_degraded(f, "state file"));
+	dp.n[WEIR_LIST_BLOCK] = 0;
 	restart(f);
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.9"));
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.10"));
@@ -948,6 +1025,8 @@ int main(void)
 		T(what_the_kernel_refuses_changes_nothing),
 		T(what_others_change_in_the_kernel_is_repaired),
 		T(a_full_disk_does_not_stop_a_block_and_is_said),
+		T(a_full_disk_at_start_is_protected_with_what_can_be_read),
+		T(a_state_file_out_of_reach_is_read_when_it_is_back),
 		T(more_than_fits_is_refused_as_a_whole),
 		T(a_reload_changes_limits_and_lists),
 		T(a_broken_file_changes_nothing_and_is_remembered),

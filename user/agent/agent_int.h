@@ -125,6 +125,8 @@ struct weir_agent {
 	bool detached;	       /* by command: not attached again by itself */
 	char store_error[256]; /* the state file's last failure; "" = all is stored */
 	bool unstored;	       /* list entries that act and are not in the state file */
+	bool unkept;	       /* the same of settings */
+	bool unread;	       /* what the state file holds is not known */
 	__u64 store_again_ns;
 
 	struct weir_meter meter;
@@ -173,6 +175,8 @@ int weir_agent_set_mode(struct weir_agent *a, enum weir_mode mode, __u64 for_ns,
 			const char *who, struct weir_error *e);
 /* Settings kept in the state file; before the first load. */
 void weir_agent_restore(struct weir_agent *a, const struct weir_now *now);
+/* Writes all settings again, after a failure. */
+void weir_agent_keep_settings(struct weir_agent *a);
 void weir_agent_deadlines(struct weir_agent *a, const struct weir_now *now);
 void weir_agent_start_confirm(struct weir_agent *a, __u64 confirm_ns);
 
@@ -195,6 +199,8 @@ json_t *weir_agent_diff(struct weir_agent *a, struct weir_error *e);
 int weir_agent_check_room(const struct weir_book *b, struct weir_error *e);
 int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now,
 			     struct weir_error *e);
+/* Entries of a state file that could not be read before, beside those in force. */
+int weir_agent_merge_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e);
 int weir_agent_scan_guards(struct weir_agent *a, struct weir_book *book, int timeout_ms,
 			   struct weir_error *e);
 int weir_agent_refresh_guards(struct weir_agent *a);
@@ -241,6 +247,10 @@ json_t *weir_agent_load_commit(struct weir_agent *a, struct weir_client *c);
 /* Puts *book in force and in the state file. */
 int weir_agent_take_and_store(struct weir_agent *a, struct weir_book **book, json_t *reply,
 			      struct weir_error *e);
+/* Opens the state file; where it cannot be written, reads it and says so. */
+int weir_agent_open_state(struct weir_agent *a, struct weir_error *e);
+/* A disk that is full, read-only or broken: to go on without it, unlike what tells of a mistake. */
+bool weir_disk_refuses(int r);
 /* After a failure: tries to write all entries. */
 void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now);
 

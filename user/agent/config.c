@@ -18,6 +18,7 @@ static void keep(struct weir_agent *a, const char *key, const json_t *value)
 
 	if (weir_state_set(a->state, key, text) == 0)
 		return;
+	a->unkept = true;
 	(void)snprintf(a->store_error, sizeof(a->store_error), "%s", weir_state_why(a->state));
 	weir_log(WEIR_LOG_ERROR, "state-file-failed", "setting", "s", key, "why", "s",
 		 a->store_error, NULL);
@@ -74,6 +75,14 @@ static void keep_refused(struct weir_agent *a)
 		weir_json_set_u64(o, "when", (__u64)a->reverted_s);
 	}
 	keep(a, "refused", o);
+}
+
+void weir_agent_keep_settings(struct weir_agent *a)
+{
+	a->unkept = false;
+	keep_mode(a);
+	keep_confirm(a);
+	keep_refused(a);
 }
 
 static bool copy_text(char *to, size_t size, const char *from)

@@ -37,8 +37,10 @@ static int store_entries(struct weir_agent *a, const struct weir_book *to)
 	_cleanup_(weir_book_freep) struct weir_book *nothing = a->unstored ? weir_book_new() : NULL;
 	int r = weir_state_begin(a->state);
 
-	if (r == 0 && a->unstored)
-		r = nothing ? weir_state_clear(a->state) : -ENOMEM;
+	if (r == 0 && a->unstored && !nothing)
+		r = -ENOMEM;
+	if (r == 0 && a->unstored && !a->unread) /* what nobody has read is not thrown away */
+		r = weir_state_clear(a->state);
 	for (int l = WEIR_LIST_ALLOW; l <= WEIR_LIST_BLOCK && r == 0; l++)
 		r = weir_book_diff(nothing ? nothing : a->book, to, (enum weir_list)l, store_change,
 				   a);
@@ -66,15 +68,100 @@ static int store_commit(struct weir_agent *a)
 	return 0;
 }
 
+bool weir_disk_refuses(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT || r == -EROFS || r == -EIO || r == -EFBIG;
+}
+
+static int state_path(const struct weir_agent *a, char *ret, size_t size, struct weir_error *e)
+{
+	int n = snprintf(ret, size, "%s/%s.db", a->conf->state_dir, a->conf->instance);
+
+	return n < 0 || (size_t)n >= size
+		       ? weir_error_set(e, -ENAMETOOLONG, "state_dir is too long")
+		       : 0;
+}
+
+/* A write that changes nothing: is there room? */
+static int try_write(struct weir_agent *a, const struct weir_now *now)
+{
+	char text[WEIR_TIME_STRLEN];
+
+	return weir_state_set(a->state, "written", weir_clock_format(now->wall_s, text));
+}
+
+int weir_agent_open_state(struct weir_agent *a, struct weir_error *e)
+{
+	_cleanup_free_ char *note = NULL;
+	struct weir_now now = weir_now();
+	char path[4096], text[768];
+	bool read = true;
+	int r = state_path(a, path, sizeof(path), e);
+
+	if (r < 0)
+		return r;
+	r = weir_state_open(path, &a->state, &note, e);
+	if (r == 0 && note)
+		weir_agent_note(a, note);
+	if (weir_disk_refuses(r) || r == -EACCES) {
+		if (weir_state_open_reading(path, e->text, &a->state, &read) < 0)
+			return weir_error_set(e, -ENOMEM, "out of memory");
+		a->unread = !read;
+		(void)snprintf(text, sizeof(text), "%s %s",
+			       read ? "at start the state file could only be read:"
+				    : "at start the state file could not even be read, so nothing "
+				      "set by command is in force:",
+			       e->text);
+		weir_agent_note(a, text);
+		r = 0;
+	}
+	if (r < 0)
+		return r;
+	if (try_write(a, &now) < 0)
+		store_failed(a); /* protection does not wait for it */
+	return 0;
+}
+
+/* The file may be there again: what it holds counts, where it was not known. */
+static int reopen(struct weir_agent *a, const struct weir_now *now)
+{
+	_cleanup_free_ char *note = NULL;
+	struct weir_error e = {};
+	char path[4096];
+	int r = state_path(a, path, sizeof(path), &e);
+
+	if (r == 0)
+		r = weir_state_reopen(path, &a->state, &note, &e);
+	if (r == 0 && note)
+		weir_agent_note(a, note);
+	if (r == 0 && a->unread) {
+		a->unread = false;
+		r = weir_agent_merge_lists(a, now, &e);
+		a->unread = a->unread || r < 0;
+	}
+	return r;
+}
+
 void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now)
 {
-	if (!a->unstored || now->mono_ns < a->store_again_ns)
+	int r = 0;
+
+	if ((!a->unstored && !a->store_error[0]) || now->mono_ns < a->store_again_ns)
 		return;
 	a->store_again_ns = now->mono_ns + 10 * WEIR_NS_PER_S;
-	if (store_entries(a, a->book) < 0)
+	if (!weir_state_writable(a->state))
+		r = reopen(a, now);
+	if (r == 0)
+		r = store_entries(a, a->book);
+	if (r == 0)
+		r = try_write(a, now);
+	if (r < 0)
 		store_failed(a);
-	else
-		(void)store_commit(a); /* logged; tried again */
+	else if (store_commit(a) == 0) { /* logged else; tried again */
+		weir_log(WEIR_LOG_NOTICE, "state-file-written", NULL);
+		if (a->unkept)
+			weir_agent_keep_settings(a);
+	}
 }
 
 /* Puts @book in force and in the state file. */

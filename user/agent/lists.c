@@ -121,25 +121,50 @@ static int restore_entry(void *arg, const struct weir_state_entry *s)
 	return weir_book_add(x->book, s->list, &entry);
 }
 
-int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e)
+/* Entries of the state file into @book. Protection does not wait for a file that cannot be read. */
+static int restore_into(struct weir_agent *a, struct weir_book *book, const struct weir_now *now,
+			struct weir_error *e)
 {
-	struct restore x = {.book = a->book, .now = now};
+	struct restore x = {.book = book, .now = now};
 	unsigned bad = 0;
 	int r = weir_state_each(a->state, restore_entry, &x, &bad);
+	char note[256];
 
-	if (r < 0)
-		return weir_error_set(e, r, "cannot read list entries from the state file: %s",
-				      weir_state_why(a->state));
+	if (r == -ENOMEM)
+		return weir_error_set(e, r, "out of memory");
+	a->unread = a->unread || r < 0;
+	if (r < 0) {
+		(void)snprintf(note, sizeof(note),
+			       "list entries made by command could not all be read from the state "
+			       "file: %s",
+			       weir_state_why(a->state));
+		weir_agent_note(a, note);
+	}
 	if (bad)
 		weir_log(WEIR_LOG_WARNING, "state-file", "unreadable_entries", "u",
 			 (unsigned long long)bad, NULL);
 	if (x.n)
 		weir_log(WEIR_LOG_INFO, "lists-restored", "entries", "u", (unsigned long long)x.n,
 			 NULL);
-	weir_book_settle(a->book);
+	weir_book_settle(book);
+	return 0;
+}
+
+int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e)
+{
+	int r = restore_into(a, a->book, now, e);
+
 	(void)weir_state_expire(a->state,
 				now->wall_s); /* tried again when the next entry expires */
-	return 0;
+	return r;
+}
+
+int weir_agent_merge_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e)
+{
+	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book);
+	int r = book ? restore_into(a, book, now, e) : -ENOMEM;
+
+	return r < 0 ? r : weir_agent_take_book(a, &book, e);
 }
 
 static bool is_over(const void *arg, enum weir_list list, const struct weir_book_entry *e)
@@ -165,7 +190,7 @@ void weir_agent_expire(struct weir_agent *a, const struct weir_now *now)
 		a->next_expiry_ns = now->mono_ns + 10 * WEIR_NS_PER_S;
 		return;
 	}
-	if (weir_state_expire(a->state, now->wall_s) < 0)
+	if (weir_state_expire(a->state, now->wall_s) < 0 && !a->store_error[0])
 		weir_log(WEIR_LOG_WARNING, "state-file-failed", "why", "s",
 			 weir_state_why(a->state), NULL);
 	weir_log(WEIR_LOG_INFO, "expired", "entries", "u", (unsigned long long)n, NULL);

@@ -184,16 +184,24 @@ static int lock_instance(struct weir_agent *a, struct weir_error *e)
 	int r;
 
 	r = make_state_dir(a->conf->state_dir, e);
+	if (weir_disk_refuses(r)) {
+		weir_agent_note(a, e->text); /* the folder of pins has a lock too */
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	if (snprintf(path, sizeof(path), "%s/%s.lock", a->conf->state_dir, a->conf->instance) >=
 	    (int)sizeof(path))
 		return weir_error_set(e, -ENAMETOOLONG, "state_dir is too long");
 	a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (a->lock_fd < 0 && weir_disk_refuses(-errno)) {
+		(void)weir_error_set(e, -errno, "%s cannot be made: %s", path, strerror(errno));
+		weir_agent_note(a, e->text); /* as above */
+		return 0;
+	}
 	if (a->lock_fd < 0)
 		return weir_error_set(e, -errno, "%s cannot be opened: %s%s", path, strerror(errno),
-				      errno == EACCES || errno == EROFS ? " (weir run needs root)"
-									: "");
+				      errno == EACCES ? " (weir run needs root)" : "");
 	if (flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK
 			       ? weir_error_set(e, -EADDRINUSE,
@@ -204,21 +212,6 @@ static int lock_instance(struct weir_agent *a, struct weir_error *e)
 						a->conf->instance)
 			       : weir_error_set(e, -errno, "%s: %s", path, strerror(errno));
 	return 0;
-}
-
-static int open_state(struct weir_agent *a, struct weir_error *e)
-{
-	_cleanup_free_ char *note = NULL;
-	char path[4096];
-	int r;
-
-	if (snprintf(path, sizeof(path), "%s/%s.db", a->conf->state_dir, a->conf->instance) >=
-	    (int)sizeof(path))
-		return weir_error_set(e, -ENAMETOOLONG, "state_dir is too long");
-	r = weir_state_open(path, &a->state, &note, e);
-	if (r == 0 && note)
-		weir_agent_note(a, note);
-	return r;
 }
 
 static int load_first(struct weir_agent *a, struct weir_loaded *l, struct weir_error *e)
@@ -347,7 +340,7 @@ static int start(struct weir_agent *a, const struct weir_agent_options *o, struc
 		r = weir_admin_bind(a->conf->admin_listen, a->conf->admin_group, &fd, &note, e);
 	if (r == 0) {
 		a->socket_path = strdup(a->conf->admin_listen);
-		r = a->socket_path ? open_state(a, e) : -ENOMEM;
+		r = a->socket_path ? weir_agent_open_state(a, e) : -ENOMEM;
 	}
 	if (r == 0 && note)
 		weir_agent_note(a, note);

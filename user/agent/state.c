@@ -6,6 +6,7 @@
 
 #include "user/agent/clock.h"
 #include "user/agent/state.h"
+#include "user/base/str.h"
 
 #define STATE_VERSION 1
 
@@ -26,6 +27,8 @@ static const char *const statement_sql[STATEMENT_MAX] = {
 struct weir_state {
 	sqlite3 *db;
 	sqlite3_stmt *statement[STATEMENT_MAX];
+	bool reading;  /* nothing can be written */
+	char why[256]; /* that is so */
 };
 
 /* SQLite's result codes as -errno. */
@@ -41,7 +44,9 @@ static int to_errno(int r)
 	case SQLITE_FULL:
 		return -ENOSPC;
 	case SQLITE_PERM:
+		return -EACCES;
 	case SQLITE_READONLY:
+		return -EROFS;
 	case SQLITE_CANTOPEN:
 		return -EACCES;
 	case SQLITE_BUSY:
@@ -75,11 +80,12 @@ static int read_version(struct weir_state *s, int *ret)
 
 static int prepare(struct weir_state *s)
 {
-	int r, version = 0;
+	int r = 0, version = 0;
 
-	r = run_sql(
-		s,
-		"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA locking_mode=EXCLUSIVE;");
+	/* Exclusive first: the index of the log is kept in memory then, and a full disk can be read. */
+	if (!s->reading)
+		r = run_sql(s, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; "
+			       "PRAGMA synchronous=FULL;");
 	if (r < 0)
 		return r;
 	r = read_version(s, &version);
@@ -164,23 +170,109 @@ int weir_state_open(const char *path, struct weir_state **ret, char **ret_note,
 	return 0;
 }
 
+/* @path as a URI: '%', '?' and '#' mean something there. */
+static bool make_uri(const char *path, const char *query, char *ret, size_t size)
+{
+	size_t at = (size_t)snprintf(ret, size, "file:");
+
+	for (; *path && at + 4 < size; path++)
+		at += (size_t)snprintf(ret + at, size - at, strchr("%?#", *path) ? "%%%02x" : "%c",
+				       (unsigned char)*path);
+	if (*path || at + strlen(query) >= size)
+		return false;
+	memcpy(ret + at, query, strlen(query) + 1);
+	return true;
+}
+
+static int open_uri(const char *uri, int flags, const char *why, struct weir_state **ret)
+{
+	_cleanup_(weir_state_freep) struct weir_state *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->reading = true;
+	(void)weir_str_copy(s->why, sizeof(s->why), why); /* cut if long */
+	r = to_errno(
+		sqlite3_open_v2(uri, &s->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL));
+	if (r == 0)
+		r = prepare(s);
+	if (r == 0)
+		*ret = TAKE_PTR(s);
+	return r;
+}
+
+int weir_state_open_reading(const char *path, const char *why, struct weir_state **ret,
+			    bool *ret_read)
+{
+	/* the first reads the log too, the second needs nothing but the file */
+	static const char *const query[] = {"?mode=ro", "?immutable=1"};
+	char uri[4096];
+	int r;
+
+	for (int i = 0; i < 2; i++) {
+		if (!make_uri(path, query[i], uri, sizeof(uri)) ||
+		    open_uri(uri, SQLITE_OPEN_READONLY, why, ret) < 0)
+			continue;
+		*ret_read = true;
+		return 0;
+	}
+	r = open_uri(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, why, ret);
+	if (r == 0)
+		*ret_read = false;
+	return r;
+}
+
+bool weir_state_writable(const struct weir_state *s)
+{
+	return !s->reading;
+}
+
+static void close_file(struct weir_state *s)
+{
+	for (int i = 0; i < STATEMENT_MAX; i++) {
+		(void)sqlite3_finalize(s->statement[i]); /* takes NULL; repeats an old error */
+		s->statement[i] = NULL;
+	}
+	(void)sqlite3_close(s->db);
+	s->db = NULL;
+}
+
+int weir_state_reopen(const char *path, struct weir_state **s, char **ret_note,
+		      struct weir_error *e)
+{
+	struct weir_state *fresh = NULL;
+	int r;
+
+	if ((*s)->reading)
+		close_file(*s);
+	r = weir_state_open(path, &fresh, ret_note, e);
+	if (r < 0) {
+		(void)weir_str_copy((*s)->why, sizeof((*s)->why), e->text); /* cut if long */
+		return r;
+	}
+	weir_state_free(*s);
+	*s = fresh;
+	return 0;
+}
+
 void weir_state_free(struct weir_state *s)
 {
 	if (!s)
 		return;
-	for (int i = 0; i < STATEMENT_MAX; i++)
-		(void)sqlite3_finalize(s->statement[i]); /* takes NULL; repeats an old error */
-	(void)sqlite3_close(s->db);
+	close_file(s);
 	free(s);
 }
 
 const char *weir_state_why(const struct weir_state *s)
 {
-	return sqlite3_errmsg(s->db);
+	return s->reading ? s->why : sqlite3_errmsg(s->db);
 }
 
 int weir_state_begin(struct weir_state *s)
 {
+	if (s->reading)
+		return -EROFS;
 	return run_sql(s, "BEGIN IMMEDIATE");
 }
 
@@ -191,7 +283,7 @@ int weir_state_commit(struct weir_state *s)
 
 void weir_state_rollback(struct weir_state *s)
 {
-	if (!sqlite3_get_autocommit(s->db))
+	if (!s->reading && !sqlite3_get_autocommit(s->db))
 		(void)run_sql(s, "ROLLBACK"); /* the transaction is over either way */
 }
 
@@ -220,6 +312,8 @@ int weir_state_put(struct weir_state *s, const struct weir_state_entry *entry)
 	sqlite3_stmt *q = s->statement[PUT];
 	char prefix[WEIR_PREFIX_STRLEN];
 
+	if (s->reading)
+		return -EROFS;
 	(void)sqlite3_bind_int(q, 1, (int)entry->list);
 	bind_text(q, 2, weir_prefix_format(&entry->prefix, prefix));
 	bind_text(q, 3, entry->origin);
@@ -237,6 +331,8 @@ int weir_state_del(struct weir_state *s, enum weir_list list, const struct weir_
 	sqlite3_stmt *q = s->statement[DEL];
 	char text[WEIR_PREFIX_STRLEN];
 
+	if (s->reading)
+		return -EROFS;
 	(void)sqlite3_bind_int(q, 1, (int)list);
 	bind_text(q, 2, weir_prefix_format(prefix, text));
 	bind_text(q, 3, origin);
@@ -245,11 +341,15 @@ int weir_state_del(struct weir_state *s, enum weir_list list, const struct weir_
 
 int weir_state_clear(struct weir_state *s)
 {
+	if (s->reading)
+		return -EROFS;
 	return run_sql(s, "DELETE FROM entry");
 }
 
 int weir_state_expire(struct weir_state *s, __s64 now_s)
 {
+	if (s->reading)
+		return -EROFS;
 	(void)sqlite3_bind_int64(s->statement[EXPIRE], 1, now_s);
 	return finish(s->statement[EXPIRE]);
 }
@@ -278,6 +378,8 @@ int weir_state_each(struct weir_state *s, weir_state_fn fn, void *arg, unsigned 
 	unsigned bad = 0;
 	int r, stop = 0;
 
+	if (!q)
+		return -EROFS;
 	while (!stop && (r = sqlite3_step(q)) == SQLITE_ROW) {
 		struct weir_state_entry entry;
 
@@ -297,6 +399,8 @@ int weir_state_set(struct weir_state *s, const char *key, const char *value)
 {
 	sqlite3_stmt *q = s->statement[value ? SET : UNSET];
 
+	if (s->reading)
+		return -EROFS;
 	bind_text(q, 1, key);
 	if (value)
 		bind_text(q, 2, value);
@@ -309,6 +413,8 @@ int weir_state_get(struct weir_state *s, const char *key, char **ret)
 	char *value = NULL;
 	int r;
 
+	if (!q)
+		return -EROFS;
 	bind_text(q, 1, key);
 	r = sqlite3_step(q);
 	if (r == SQLITE_ROW && sqlite3_column_text(q, 0)) {

@@ -35,6 +35,19 @@ struct weir_state_entry {
  */
 int weir_state_open(const char *path, struct weir_state **ret, char **ret_note,
 		    struct weir_error *e);
+/* After weir_state_open has failed (a full or read-only disk): what can be read of @path without writing anything, else
+ * nothing. Never fails but without memory. Every change is refused with -EROFS; weir_state_why says @why. Another
+ * weir_state_open is to be tried later. @ret_read: it holds what the file holds, but perhaps its last changes.
+ */
+int weir_state_open_reading(const char *path, const char *why, struct weir_state **ret,
+			    bool *ret_read);
+/* Puts what weir_state_open makes in the place of *@s, which lets go of the file first. On error it stays, without what
+ * it could read.
+ */
+int weir_state_reopen(const char *path, struct weir_state **s, char **ret_note,
+		      struct weir_error *e);
+/* False after weir_state_open_reading. */
+bool weir_state_writable(const struct weir_state *s);
 void weir_state_free(struct weir_state *s);
 DEFINE_CLEANUP(struct weir_state, weir_state_free)
 

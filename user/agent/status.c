@@ -280,8 +280,12 @@ static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
 	if (a->store_error[0])
 		say(list,
 		    "the state file cannot be written (%s): a restart would lose what was set by "
-		    "command",
-		    a->store_error);
+		    "command since; make room in %s (df %s), weir tries again every 10 s",
+		    a->store_error, a->conf->state_dir, a->conf->state_dir);
+	if (a->unread)
+		say(list, "blocks, allows and the mode that were set by command before the start "
+			  "could not be read from the state file: only those of the "
+			  "configuration are in force");
 	if (full)
 		say(list,
 		    "the source table is full for %llu packets a second, which are judged by the "
