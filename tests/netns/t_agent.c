@@ -354,6 +354,26 @@ static void detach_works_with_and_without_an_agent(void **state)
 	assert_true(wait_for(!is_attached(f), WAIT_MS));
 }
 
+static bool exists(struct fix *f, const char *path)
+{
+	return run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "test", "-e", path) == 0;
+}
+
+static void a_first_start_that_fails_leaves_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	stop(f, SIGTERM);
+	assert_true(exists(f, LAB_BPFFS "/weir/prog"));
+	expect(f, weir("run", "-c", f->conf, "-i", "lo"), 1, "loopback");
+	assert_true(exists(f, LAB_BPFFS "/weir/prog")); /* an earlier agent's */
+	assert_true(is_attached(f));
+	expect(f, weir("detach", "-c", f->conf), 0, "no agent was running");
+	assert_false(exists(f, LAB_BPFFS "/weir"));
+	expect(f, weir("run", "-c", f->conf, "-i", "lo"), 1, "loopback");
+	assert_false(exists(f, LAB_BPFFS "/weir"));
+}
+
 static void an_interface_that_comes_back_is_protected_again(void **state)
 {
 	struct fix *f = *state;
@@ -482,6 +502,7 @@ int main(void)
 		T(a_long_list_is_loaded_all_or_nothing),
 		T(events_are_followed_as_they_come),
 		T(detach_works_with_and_without_an_agent),
+		T(a_first_start_that_fails_leaves_nothing),
 		T(an_interface_that_comes_back_is_protected_again),
 		T(the_service_manager_is_told),
 		T(wrong_use_has_its_sentence_and_exit_status),

@@ -33,7 +33,7 @@ static struct {
 	struct weir_spill spill[2 << WEIR_SPILL_BITS];
 	struct weir_meta meta;
 	struct weir_counters counters;
-	unsigned applies, opens;
+	unsigned applies, opens, abandoned;
 	/* failures on demand */
 	int fail_apply, fail_list_add, fail_mode;
 	const char *fail_attach; /* of this interface */
@@ -63,6 +63,12 @@ void weir_datapath_free(struct weir_datapath *d)
 		(void)close(d->fd);
 		d->fd = -1;
 	}
+}
+
+void weir_datapath_abandon(struct weir_datapath *d)
+{
+	if (d && dp.opens == 1 && !dp.n_at)
+		dp.abandoned++;
 }
 
 enum weir_adoption weir_datapath_adoption(const struct weir_datapath *d)

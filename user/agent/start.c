@@ -381,8 +381,10 @@ int weir_agent_start(const struct weir_agent_options *o, struct weir_agent **ret
 	if (!a->base || !a->book || !a->events)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	r = start(a, o, e);
-	if (r < 0)
+	if (r < 0) {
+		weir_datapath_abandon(a->dp);
 		return r;
+	}
 	weir_agent_tick(a);
 	*ret = TAKE_PTR(a);
 	return 0;

@@ -236,6 +236,27 @@ static struct weir_datapath *new_datapath(void)
 	return d;
 }
 
+static int take_all(struct weir_datapath *d, struct weir_found *found, struct weir_error *e)
+{
+	int r = weir_load(d, found->fd, false, &d->skel, e);
+
+	if (r == 0)
+		r = take_program(d, e);
+	if (r == 0)
+		r = take_meta(d, e);
+	if (r < 0)
+		return r;
+	take_inner(d);
+	take_state(d, found);
+	r = take_lists(d);
+	if (r == 0)
+		r = weir_base_open(d);
+	if (r < 0)
+		return weir_kernel_error(e, r, "cannot read lists and counters back");
+	/* Where pins of another layout are in force, they stay until apply has copied what they hold. */
+	return d->adoption != WEIR_ADOPT_PARTLY ? weir_pin_all(d, e) : 0;
+}
+
 int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret,
 		       struct weir_error *e)
 {
@@ -259,25 +280,11 @@ int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret,
 	if (r < 0)
 		return r;
 	d->adoption = (enum weir_adoption)r;
-	r = weir_load(d, found.fd, false, &d->skel, e);
-	if (r == 0)
-		r = take_program(d, e);
-	if (r == 0)
-		r = take_meta(d, e);
-	if (r < 0)
+	d->fresh = d->adoption == WEIR_ADOPT_FRESH;
+	r = take_all(d, &found, e);
+	if (r < 0) {
+		weir_datapath_abandon(d);
 		return r;
-	take_inner(d);
-	take_state(d, &found);
-	r = take_lists(d);
-	if (r == 0)
-		r = weir_base_open(d);
-	if (r < 0)
-		return weir_kernel_error(e, r, "cannot read lists and counters back");
-	/* Where pins of another layout are in force, they stay until apply has copied what they hold. */
-	if (d->adoption != WEIR_ADOPT_PARTLY) {
-		r = weir_pin_all(d, e);
-		if (r < 0)
-			return r;
 	}
 	*ret = TAKE_PTR(d);
 	return 0;
@@ -302,6 +309,21 @@ void weir_datapath_free(struct weir_datapath *d)
 	closep(&d->base_fd);
 	closep(&d->lock_fd);
 	free(d);
+}
+
+void weir_datapath_abandon(struct weir_datapath *d)
+{
+	struct weir_attachment at[WEIR_IFACES_MAX];
+	int n;
+
+	if (!d || !d->fresh)
+		return;
+	n = d->prog_id ? weir_datapath_attachments(d, at, WEIR_IFACES_MAX) : 0;
+	for (int i = 0; i < n && i < WEIR_IFACES_MAX; i++) {
+		if (at[i].attached)
+			return;
+	}
+	weir_unpin_all(d);
 }
 
 enum weir_adoption weir_datapath_adoption(const struct weir_datapath *d)

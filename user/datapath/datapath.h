@@ -32,6 +32,10 @@ int weir_datapath_open(const struct weir_conf *conf, struct weir_datapath **ret,
 		       struct weir_error *e);
 /* Releases descriptors; what is pinned and attached stays. */
 void weir_datapath_free(struct weir_datapath *d);
+/* After a start that failed: takes the pins and their folder away, and with them the maps' memory, if nothing was there
+ * before (WEIR_ADOPT_FRESH) and nothing is attached. Else leaves all as it is. Only weir_datapath_free may follow.
+ */
+void weir_datapath_abandon(struct weir_datapath *d);
 enum weir_adoption weir_datapath_adoption(const struct weir_datapath *d);
 /* What was out of the ordinary so far (bpffs mounted, maps made anew and why, ...), one sentence a line; "" = nothing.
  * For the log.

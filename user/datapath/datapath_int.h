@@ -123,6 +123,7 @@ struct weir_datapath {
 
 	enum weir_adoption adoption;
 	bool pinned; /* maps and program are; else apply does it */
+	bool fresh;  /* nothing was pinned or attached before: what is there is ours to remove */
 	char notes[WEIR_NOTES_MAX];
 	struct weir_attachment attached[WEIR_IFACES_MAX];
 	int n_attached;
@@ -172,6 +173,10 @@ int weir_pin(const struct weir_datapath *d, int fd, const char *name, struct wei
 int weir_unpin(const struct weir_datapath *d, const char *name);
 /* Program, all maps, current inner maps. */
 int weir_pin_all(struct weir_datapath *d, struct weir_error *e);
+/* Undoes weir_pin_all and removes the folder, unless it holds something else. */
+void weir_unpin_all(struct weir_datapath *d);
+/* Makes folder and pins again where somebody has removed them. */
+int weir_pin_again(struct weir_datapath *d, struct weir_error *e);
 /* The inner maps in force. */
 int weir_pin_inner(struct weir_datapath *d, struct weir_error *e);
 /* Descriptor of folder/@name or -errno. */

@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "user/base/str.h"
 #include "user/datapath/datapath_int.h"
@@ -206,6 +207,50 @@ int weir_pin_all(struct weir_datapath *d, struct weir_error *e)
 		r = weir_pin(d, d->prog_fd, "prog", e);
 	if (r == 0)
 		d->pinned = true;
+	return r;
+}
+
+void weir_unpin_all(struct weir_datapath *d)
+{
+	char path[PATH_MAX], name[32];
+
+	for (int m = 0; m < WEIR_MAP_MAX; m++) { /* what cannot be removed stays */
+		(void)snprintf(name, sizeof(name), "outer/%s", weir_map_desc[m].name);
+		(void)weir_unpin(d, name);
+		(void)weir_unpin(d, weir_map_desc[m].name);
+	}
+	(void)weir_unpin(d, "count_bases");
+	(void)weir_unpin(d, "prog");
+	d->pinned = false;
+	if (pin_path(d, "outer", path, sizeof(path)) == 0)
+		(void)rmdir(path);
+	(void)rmdir(d->folder);
+}
+
+/* Somebody may have removed the folder, or what is in it. */
+static bool is_gone(const struct weir_datapath *d)
+{
+	char path[PATH_MAX];
+	struct stat there, ours;
+
+	if (stat(d->folder, &there) < 0 || fstat(d->lock_fd, &ours) < 0)
+		return true;
+	return there.st_ino != ours.st_ino || there.st_dev != ours.st_dev ||
+	       (d->pinned && pin_path(d, "prog", path, sizeof(path)) == 0 &&
+		access(path, F_OK) < 0);
+}
+
+int weir_pin_again(struct weir_datapath *d, struct weir_error *e)
+{
+	int r;
+
+	if (!is_gone(d))
+		return 0;
+	closep(&d->lock_fd);
+	d->lock_fd = -1;
+	r = weir_pin_folder(d, e);
+	if (r == 0 && d->pinned)
+		r = weir_pin_all(d, e);
 	return r;
 }
 
