@@ -184,13 +184,39 @@ static void log_problems(const json_t *problems)
 						       "s", json_string_value(line), NULL);
 }
 
+static bool was_attached(const struct weir_attachment *at, int n, const struct weir_attachment *x)
+{
+	for (int i = 0; i < n && i < WEIR_INTERFACES_MAX; i++)
+		if (at[i].attached && at[i].ifindex == x->ifindex &&
+		    !strcmp(at[i].ifname, x->ifname))
+			return true;
+	return false;
+}
+
+/* Interfaces of @now that are not in @before. */
+static void say_attached(const struct weir_attachment *before, int n_before,
+			 const struct weir_attachment *now, int n_now, const char *what,
+			 struct weir_changes *c)
+{
+	char line[64];
+
+	for (int i = 0; i < n_now && i < WEIR_INTERFACES_MAX; i++) {
+		if (!now[i].attached || was_attached(before, n_before, &now[i]))
+			continue;
+		(void)snprintf(line, sizeof(line), "%s: %s", now[i].ifname, what);
+		weir_changes_add(c, line);
+	}
+}
+
 /* Puts another source in force; overrides are dropped. */
 static int change_source(struct weir_agent *a, struct weir_source *source, const char *event,
 			 json_t *ret, struct weir_error *e)
 {
 	_cleanup_json_ json_t *lines = json_array();
 	struct weir_changes c = {.list = lines};
+	struct weir_attachment at[WEIR_INTERFACES_MAX], now[WEIR_INTERFACES_MAX];
 	struct weir_loaded l = {};
+	int n_at = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), n_now;
 	const char *restart;
 	size_t i;
 	json_t *line;
@@ -214,6 +240,9 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 	weir_loaded_done(&l);
 	if (r < 0)
 		return r;
+	n_now = weir_datapath_attachments(a->dp, now, WEIR_INTERFACES_MAX);
+	say_attached(at, n_at, now, n_now, "attached", &c);
+	say_attached(now, n_now, at, n_at, "detached", &c);
 	json_array_foreach(lines, i, line)
 		weir_log(WEIR_LOG_NOTICE, event, "what", "s", json_string_value(line), NULL);
 	if (ret)
