@@ -346,8 +346,9 @@ static void detach_works_with_and_without_an_agent(void **state)
 	expect(f, weir("detach"), 0, "detached from weir0");
 	assert_true(wait_for(!is_attached(f), WAIT_MS));
 	expect(f, weir("status"), 0, "NOT protected");
-	expect(f, weir("reload"), 0, "");
+	expect(f, weir("reload"), 0, "weir0: attached");
 	assert_true(is_attached(f));
+	expect(f, weir("reload"), 0, "nothing has changed");
 	stop(f, SIGTERM);
 	assert_true(is_attached(f));
 	expect(f, weir("detach", "-c", f->conf), 0, "no agent was running");
@@ -372,6 +373,24 @@ static void a_first_start_that_fails_leaves_nothing(void **state)
 	assert_false(exists(f, LAB_BPFFS "/weir"));
 	expect(f, weir("run", "-c", f->conf, "-i", "lo"), 1, "loopback");
 	assert_false(exists(f, LAB_BPFFS "/weir"));
+}
+
+static void pins_that_somebody_removed_come_back_with_a_reload(void **state)
+{
+	struct fix *f = *state;
+	const int ns = f->lab.netns_fd[LAB_WEIR];
+
+	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "rm", "-r", LAB_BPFFS "/weir"), 0);
+	assert_true(wait_for(!is_attached(f), WAIT_MS)); /* the link went with its pin */
+	expect(f, weir("status"), 0, "NOT protected");
+	expect(f, weir("reload"), 0, "weir0: attached");
+	assert_true(is_attached(f));
+	assert_true(exists(f, LAB_BPFFS "/weir/outer/sources"));
+	expect(f, weir("run", "-c", f->conf), 1, "is running");
+	stop(f, SIGKILL);
+	assert_true(is_attached(f));
+	start(f);
+	expect(f, weir("status"), 0, "with all state");
 }
 
 static void an_interface_that_comes_back_is_protected_again(void **state)
@@ -503,6 +522,7 @@ int main(void)
 		T(events_are_followed_as_they_come),
 		T(detach_works_with_and_without_an_agent),
 		T(a_first_start_that_fails_leaves_nothing),
+		T(pins_that_somebody_removed_come_back_with_a_reload),
 		T(an_interface_that_comes_back_is_protected_again),
 		T(the_service_manager_is_told),
 		T(wrong_use_has_its_sentence_and_exit_status),

@@ -306,6 +306,8 @@ int weir_datapath_apply(struct weir_datapath *d, const struct weir_conf *conf, e
 		r = build_nets(&c, e);
 	if (r == 0)
 		r = build_tables(&c, e);
+	if (r == 0)
+		r = weir_pin_again(d, e);
 	if (r < 0)
 		return r;
 	fill_policy(&c, mode);

@@ -200,6 +200,8 @@ int weir_datapath_attach(struct weir_datapath *d, const char *ifname, struct wei
 	if (d->attach == WEIR_ATTACH_EXTERNAL)
 		return 0; /* loaded and pinned: the user attaches */
 	r = check_kind(d, &i, e);
+	if (r == 0)
+		r = weir_pin_again(d, e); /* a link would have no place */
 	if (r < 0)
 		return r;
 	(void)weir_str_copy(a.ifname, sizeof(a.ifname), i.name);
