@@ -50,6 +50,7 @@ struct weir_mode_override {
 	enum weir_mode back;
 	__u64 until_ns; /* 0 = until changed */
 	__s64 until_s, since_s;
+	bool by_wall; /* of a former run: where the clock is set, until_ns is what follows */
 	char why[64]; /* "command", "not confirmed" */
 	char who[64];
 };
@@ -59,6 +60,7 @@ struct weir_confirm {
 	enum weir_confirm_kind kind;
 	__u64 until_ns;
 	__s64 until_s;
+	bool by_wall;		     /* as above */
 	struct weir_source previous; /* RELOAD: where it goes back to */
 };
 
@@ -107,6 +109,8 @@ struct weir_agent {
 	bool start_monitor; /* --monitor */
 	enum weir_mode in_force;
 	__s64 mode_since_s, applied_s, started_s;
+	__s64 clock_offset_s; /* wall less monotonic, as last seen */
+	bool clock_known;
 	struct weir_confirm confirm;
 	char *refused_text; /* a file content that nobody confirmed: not used again until `weir reload` */
 	__s64 reverted_s;     /* when that was found */
@@ -177,6 +181,10 @@ int weir_agent_set_mode(struct weir_agent *a, enum weir_mode mode, __u64 for_ns,
 void weir_agent_restore(struct weir_agent *a, const struct weir_now *now);
 /* Writes all settings again, after a failure. */
 void weir_agent_keep_settings(struct weir_agent *a);
+/* Notices that the wall clock was set (NTP, suspend): what was meant in wall time follows it, the rest is only named
+ * anew. Once a second, before anything is judged by time.
+ */
+void weir_agent_follow_clock(struct weir_agent *a, const struct weir_now *now);
 void weir_agent_deadlines(struct weir_agent *a, const struct weir_now *now);
 void weir_agent_start_confirm(struct weir_agent *a, __u64 confirm_ns);
 
@@ -201,6 +209,8 @@ int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now,
 			     struct weir_error *e);
 /* Entries of a state file that could not be read before, beside those in force. */
 int weir_agent_merge_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e);
+int weir_agent_move_lists(struct weir_agent *a, const struct weir_now *now, __s64 step_s,
+			  struct weir_error *e);
 int weir_agent_scan_guards(struct weir_agent *a, struct weir_book *book, int timeout_ms,
 			   struct weir_error *e);
 int weir_agent_refresh_guards(struct weir_agent *a);

@@ -149,6 +149,7 @@ static void merge(struct weir_book_entry *keep, struct weir_book_entry *other)
 	if (later) {
 		keep->expires_ns = other->expires_ns;
 		keep->expires_s = other->expires_s;
+		keep->by_wall = other->by_wall;
 	}
 	if (newer == other && other->reason) {
 		struct weir_text *reason = keep->reason, *who = keep->who;

@@ -37,11 +37,12 @@ const char *weir_text_get(const struct weir_text *t); /* "" for NULL */
 struct weir_book_entry {
 	struct weir_prefix prefix;
 	enum weir_origin origin;
-	__u32 flags;		/* enum weir_entry_flags */
-	int line;		/* in the file, 0 elsewhere */
-	__u64 expires_ns;	/* CLOCK_MONOTONIC; 0 = never */
-	__s64 expires_s;	/* the same in wall-clock time */
-	__s64 created_s;	/* 0 = not known */
+	__u32 flags;	  /* enum weir_entry_flags */
+	int line;	  /* in the file, 0 elsewhere */
+	__u64 expires_ns; /* CLOCK_MONOTONIC; 0 = never */
+	__s64 expires_s;  /* the same in wall-clock time */
+	bool by_wall;	  /* of a former run: where the clock is set, expires_ns is what follows */
+	__s64 created_s;  /* 0 = not known */
 	struct weir_text *name; /* of the file, or of the origin ("command", "drop.netset") */
 	struct weir_text *reason;
 	struct weir_text *who;

@@ -45,6 +45,15 @@ static inline __u64 weir_clock_to_mono(const struct weir_now *now, __s64 wall_s)
 	return now->mono_ns + (__u64)(wall_s - now->wall_s) * WEIR_NS_PER_S;
 }
 
+/* A monotonic time as wall-clock time. */
+static inline __s64 weir_clock_to_wall(const struct weir_now *now, __u64 mono_ns)
+{
+	if (mono_ns >= now->mono_ns)
+		return now->wall_s +
+		       (__s64)((mono_ns - now->mono_ns + WEIR_NS_PER_S - 1) / WEIR_NS_PER_S);
+	return now->wall_s - (__s64)((now->mono_ns - mono_ns) / WEIR_NS_PER_S);
+}
+
 #define WEIR_TIME_STRLEN 32
 /* "2026-01-02T03:04:05Z" */
 static inline const char *weir_clock_format(__s64 wall_s, char buf[static WEIR_TIME_STRLEN])

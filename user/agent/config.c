@@ -103,6 +103,7 @@ static void restore_mode(struct weir_agent *a, const struct weir_now *now)
 	a->mode.back = back && !strcmp(back, "monitor") ? WEIR_MODE_MONITOR : WEIR_MODE_ENFORCE;
 	a->mode.until_s = (__s64)weir_json_u64_of(o, "until");
 	a->mode.until_ns = weir_clock_to_mono(now, a->mode.until_s);
+	a->mode.by_wall = true;
 	a->mode.since_s = (__s64)weir_json_u64_of(o, "since");
 	(void)copy_text(a->mode.why, sizeof(a->mode.why), weir_json_text_of(o, "why"));
 	(void)copy_text(a->mode.who, sizeof(a->mode.who), weir_json_text_of(o, "who"));
@@ -164,6 +165,7 @@ static void restore_confirm(struct weir_agent *a, const struct weir_now *now)
 	if (a->confirm.kind) {
 		a->confirm.until_s = until_s;
 		a->confirm.until_ns = weir_clock_to_mono(now, until_s);
+		a->confirm.by_wall = true;
 	}
 }
 
@@ -268,6 +270,7 @@ static void set_deadline(struct weir_agent *a, enum weir_confirm_kind kind, __u6
 	struct weir_now now = weir_now();
 
 	a->confirm.kind = kind;
+	a->confirm.by_wall = false;
 	a->confirm.until_ns = now.mono_ns + confirm_ns;
 	a->confirm.until_s = now.wall_s + (__s64)((confirm_ns + WEIR_NS_PER_S - 1) / WEIR_NS_PER_S);
 	keep_confirm(a);
@@ -431,6 +434,46 @@ static void go_back(struct weir_agent *a)
 	}
 	weir_source_done(&previous);
 	free(refused);
+}
+
+static void move_deadlines(struct weir_agent *a, const struct weir_now *now)
+{
+	if (a->mode.set && a->mode.until_ns && a->mode.by_wall) {
+		a->mode.until_ns = weir_clock_to_mono(now, a->mode.until_s);
+	} else if (a->mode.set && a->mode.until_ns) {
+		a->mode.until_s = weir_clock_to_wall(now, a->mode.until_ns);
+		keep_mode(a);
+	}
+	if (a->confirm.kind && a->confirm.by_wall) {
+		a->confirm.until_ns = weir_clock_to_mono(now, a->confirm.until_s);
+	} else if (a->confirm.kind) {
+		a->confirm.until_s = weir_clock_to_wall(now, a->confirm.until_ns);
+		keep_confirm(a);
+	}
+}
+
+void weir_agent_follow_clock(struct weir_agent *a, const struct weir_now *now)
+{
+	__s64 offset_s = now->wall_s - (__s64)(now->mono_ns / WEIR_NS_PER_S);
+	__s64 step_s = offset_s - a->clock_offset_s;
+	struct weir_error e = {};
+
+	if (a->clock_known && step_s > -2 && step_s < 2) /* whole seconds: one is no step */
+		return;
+	if (a->clock_known) {
+		weir_log(WEIR_LOG_NOTICE, "clock-set", "seconds", "d", (long long)step_s, NULL);
+		if (weir_agent_move_lists(a, now, step_s, &e) < 0) { /* tried again in a second */
+			weir_log(WEIR_LOG_WARNING, "clock-failed", "why", "s", e.text, NULL);
+			return;
+		}
+		move_deadlines(a, now);
+		a->started_s += step_s;
+		a->applied_s += step_s;
+		if (!a->mode.set || !a->mode.by_wall)
+			a->mode_since_s += step_s;
+	}
+	a->clock_offset_s = offset_s;
+	a->clock_known = true;
 }
 
 void weir_agent_deadlines(struct weir_agent *a, const struct weir_now *now)

@@ -93,9 +93,22 @@ int weir_agent_take_book(struct weir_agent *a, struct weir_book **book, struct w
 
 struct restore {
 	struct weir_book *book;
+	const struct weir_book *known; /* what is in here is left out; NULL = nothing */
 	const struct weir_now *now;
 	size_t n;
 };
+
+static bool is_known(const struct weir_book *b, const struct weir_state_entry *s)
+{
+	const struct weir_book_entry *e = NULL;
+	size_t n = b ? weir_book_find(b, s->list, &s->prefix, &e) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (e[i].origin == WEIR_ORIGIN_COMMAND &&
+		    !strcmp(weir_text_get(e[i].name), s->origin))
+			return true;
+	return false;
+}
 
 static int restore_entry(void *arg, const struct weir_state_entry *s)
 {
@@ -109,23 +122,24 @@ static int restore_entry(void *arg, const struct weir_state_entry *s)
 		.flags = s->flags & WEIR_ENTRY_FORCE,
 		.expires_ns = weir_clock_to_mono(x->now, s->expires_s),
 		.expires_s = s->expires_s,
+		.by_wall = true,
 		.created_s = s->created_s,
 		.name = name,
 		.reason = reason,
 		.who = who,
 	};
 
-	if (s->expires_s && s->expires_s <= x->now->wall_s)
+	if ((s->expires_s && s->expires_s <= x->now->wall_s) || is_known(x->known, s))
 		return 0;
 	x->n++;
 	return weir_book_add(x->book, s->list, &entry);
 }
 
-/* Entries of the state file into @book. Protection does not wait for a file that cannot be read. */
-static int restore_into(struct weir_agent *a, struct weir_book *book, const struct weir_now *now,
-			struct weir_error *e)
+/* Entries of the state file that are not @known into @book. Protection does not wait for a file that cannot be read. */
+static int restore_into(struct weir_agent *a, struct weir_book *book, const struct weir_book *known,
+			const struct weir_now *now, struct weir_error *e)
 {
-	struct restore x = {.book = book, .now = now};
+	struct restore x = {.book = book, .known = known, .now = now};
 	unsigned bad = 0;
 	int r = weir_state_each(a->state, restore_entry, &x, &bad);
 	char note[256];
@@ -150,21 +164,59 @@ static int restore_into(struct weir_agent *a, struct weir_book *book, const stru
 	return 0;
 }
 
+/* What is over stays in the file until something ends: the clock may be wrong yet. */
 int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e)
 {
-	int r = restore_into(a, a->book, now, e);
-
-	(void)weir_state_expire(a->state,
-				now->wall_s); /* tried again when the next entry expires */
-	return r;
+	return restore_into(a, a->book, NULL, now, e);
 }
 
 int weir_agent_merge_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e)
 {
 	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book);
-	int r = book ? restore_into(a, book, now, e) : -ENOMEM;
+	int r = book ? restore_into(a, book, NULL, now, e) : -ENOMEM;
 
 	return r < 0 ? r : weir_agent_take_book(a, &book, e);
+}
+
+/* The ends of entries after the wall clock was set; true if the state file must follow. */
+static bool move_ends(struct weir_book *book, const struct weir_now *now, __s64 step_s)
+{
+	bool moved = false;
+
+	for (int l = 0; l < WEIR_LIST_MAX; l++)
+		for (size_t i = 0; i < book->list[l].n; i++) {
+			struct weir_book_entry *e = &book->list[l].item[i];
+
+			if (e->by_wall) {
+				e->expires_ns = weir_clock_to_mono(now, e->expires_s);
+				continue;
+			}
+			if (e->created_s)
+				e->created_s += step_s;
+			if (e->expires_s)
+				e->expires_s = weir_clock_to_wall(now, e->expires_ns);
+			moved = moved || e->origin == WEIR_ORIGIN_COMMAND;
+		}
+	return moved;
+}
+
+int weir_agent_move_lists(struct weir_agent *a, const struct weir_now *now, __s64 step_s,
+			  struct weir_error *e)
+{
+	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book);
+	bool moved;
+	int r;
+
+	if (!book)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	moved = move_ends(book, now, step_s);
+	r = step_s < 0 ? restore_into(a, book, a->book, now, e)
+		       : 0; /* left out as over at start, and is not */
+	if (r == 0)
+		r = weir_agent_take_book(a, &book, e);
+	if (r == 0 && moved)
+		a->unstored = true;
+	return r;
 }
 
 static bool is_over(const void *arg, enum weir_list list, const struct weir_book_entry *e)

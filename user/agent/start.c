@@ -47,6 +47,7 @@ void weir_agent_tick(struct weir_agent *a)
 
 	if (weir_datapath_counters(a->dp, &c) == 0)
 		weir_meter_update(&a->meter, &c, now.mono_ns);
+	weir_agent_follow_clock(a, &now);
 	weir_agent_deadlines(a, &now);
 	weir_agent_expire(a, &now);
 	weir_agent_reconcile(a, &now);
@@ -345,6 +346,7 @@ static int start(struct weir_agent *a, const struct weir_agent_options *o, struc
 	if (r == 0 && note)
 		weir_agent_note(a, note);
 	if (r == 0) {
+		weir_agent_follow_clock(a, &now);
 		weir_agent_restore(
 			a, &now); /* may put the last confirmed text in place of the file's */
 		if (o->confirm_ns && a->mode.set && !strcmp(a->mode.why, "not confirmed"))
