@@ -325,23 +325,27 @@ static void no_bpffs_is_mounted_over_files(void **state)
 	assert_says(f->e.text, "would hide");
 }
 
+/* What the pinned maps say of their version. */
+static void set_abi(__u32 abi)
+{
+	_cleanup_close_ int fd = bpf_obj_get(FOLDER "/meta");
+	struct weir_meta meta;
+	__u32 zero = 0;
+
+	assert_int_equal(bpf_map_lookup_elem(fd, &zero, &meta), 0);
+	meta.abi = abi;
+	assert_int_equal(bpf_map_update_elem(fd, &zero, &meta, BPF_ANY), 0);
+}
+
 static void maps_of_another_abi_are_not_adopted(void **state)
 {
 	struct fix *f = *state;
-	struct weir_meta meta;
-	__u32 zero = 0;
 
 	open_it(f);
 	apply_it(f);
 	attach_it(f, "v0");
 	assert_int_equal(passed_of("192.0.2.9", 15), BURST);
-	{
-		_cleanup_close_ int fd = bpf_obj_get(FOLDER "/meta");
-
-		assert_int_equal(bpf_map_lookup_elem(fd, &zero, &meta), 0);
-		meta.abi = 99;
-		assert_int_equal(bpf_map_update_elem(fd, &zero, &meta, BPF_ANY), 0);
-	}
+	set_abi(99);
 	reopen(f);
 	assert_int_equal(weir_datapath_adoption(f->d), WEIR_ADOPT_PARTLY);
 	assert_says(weir_datapath_notes(f->d), "version 99");
@@ -847,7 +851,32 @@ static void external_attaches_nothing_and_ip_link_can(void **state)
 	assert_int_equal(iface("v0").native_id, 0);
 	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "pinned", FOLDER "/prog"), 0);
 	assert_int_equal(weir_datapath_attachments(f->d, a, 8), 1);
-	assert_true(a[0].attached && a[0].netlink);
+	assert_true(a[0].attached && a[0].netlink && !a[0].stale);
+	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "off"), 0);
+}
+
+/* After an upgrade to another map layout: until somebody replaces it, the old program knows no new limit. */
+static void an_external_program_of_another_abi_is_stale(void **state)
+{
+	struct weir_attachment a[8];
+	struct fix *f = *state;
+
+	f->conf.attach = WEIR_ATTACH_EXTERNAL;
+	open_it(f);
+	apply_it(f);
+	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "pinned", FOLDER "/prog"), 0);
+	set_abi(99);
+	for (int i = 0; i < 2; i++) { /* the second agent finds only its own pins */
+		reopen(f);
+		apply_it(f);
+		assert_int_equal(weir_datapath_attachments(f->d, a, 8), 1);
+		assert_true(a[0].stale && !a[0].attached);
+		assert_int_equal(a[0].prog_id, iface("v0").native_id);
+	}
+	assert_int_equal(ip("-force", "link", "set", "dev", "v0", "xdp", "pinned", FOLDER "/prog"),
+			 0);
+	assert_int_equal(weir_datapath_attachments(f->d, a, 8), 1);
+	assert_true(a[0].attached && !a[0].stale);
 	assert_int_equal(ip("link", "set", "dev", "v0", "xdp", "off"), 0);
 }
 
@@ -981,6 +1010,7 @@ int main(void)
 		T(a_program_of_ip_link_with_other_tables_is_adopted),
 		T(a_link_of_a_vanished_interface_is_replaced),
 		T(external_attaches_nothing_and_ip_link_can),
+		T(an_external_program_of_another_abi_is_stale),
 		T(maps_of_another_instance_are_left_alone),
 		T(chain_works_or_says_that_it_is_alone),
 		T(detach_pinned_takes_only_what_is_ours),

@@ -543,6 +543,20 @@ static void a_state_file_out_of_reach_is_read_when_it_is_back(void **state)
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "192.0.2.10"));
 }
 
+static void an_old_program_that_somebody_attached_is_not_called_protection(void **state)
+{
+	struct fix *f = *state;
+
+	write_conf(f, "attach: external\n" LISTS LIMIT);
+	restart(f);
+	assert_false(is_degraded(f, "NOT protected"));
+	dp.at[0].attached = false;
+	dp.at[0].stale = true;
+	dp.at[0].prog_id = 7;
+	assert_true(is_degraded(f, "program 7 there is an old weir"));
+	assert_true(is_degraded(f, "ip -force link set dev lo xdp pinned /sys/fs/bpf/weir/prog"));
+}
+
 /* --- load ---- */
 
 static void more_than_fits_is_refused_as_a_whole(void **state)
@@ -1108,6 +1122,7 @@ int main(void)
 		T(what_the_kernel_refuses_changes_nothing),
 		T(what_others_change_in_the_kernel_is_repaired),
 		T(a_full_disk_does_not_stop_a_block_and_is_said),
+		T(an_old_program_that_somebody_attached_is_not_called_protection),
 		T(kept_ends_follow_a_clock_that_is_set),
 		T(spans_given_now_do_not_change_with_the_clock),
 		T(what_seemed_over_at_boot_comes_back_with_the_right_clock),

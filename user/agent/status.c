@@ -117,7 +117,13 @@ static json_t *interfaces_json(struct weir_agent *a)
 
 		weir_json_set_text(o, "name", a->conf->interfaces[i]);
 		for (int k = 0; k < n && k < WEIR_INTERFACES_MAX && !found; k++) {
-			if (strcmp(at[k].ifname, a->conf->interfaces[i]) != 0 || !at[k].attached)
+			if (strcmp(at[k].ifname, a->conf->interfaces[i]) != 0)
+				continue;
+			if (at[k].stale) {
+				weir_json_set_bool(o, "stale", true);
+				weir_json_set_u64(o, "program_id", at[k].prog_id);
+			}
+			if (!at[k].attached)
 				continue;
 			found = true;
 			weir_json_set_u64(o, "index", (__u64)at[k].ifindex);
@@ -239,7 +245,15 @@ static void degraded_attachments(struct weir_agent *a, const json_t *interfaces,
 	{
 		const char *name = weir_json_text_of(o, "name"), *xdp = weir_json_text_of(o, "xdp");
 
-		if (!weir_json_bool_of(o, "attached"))
+		if (weir_json_bool_of(o, "stale"))
+			say(list,
+			    "%s is NOT protected by this agent: program %llu there is an old weir "
+			    "with maps of its own, which no limit or list set now reaches; this "
+			    "replaces it without a gap: ip -force link set dev %s xdp pinned "
+			    "%s/%s/prog",
+			    name, (unsigned long long)weir_json_u64_of(o, "program_id"), name,
+			    a->conf->bpffs ? a->conf->bpffs : "/sys/fs/bpf", a->conf->instance);
+		else if (!weir_json_bool_of(o, "attached"))
 			say(list, "%s is NOT protected: %s", name,
 			    a->conf->attach == WEIR_ATTACH_EXTERNAL
 				    ? "attach is external, and nobody has attached the program (ip "

@@ -88,7 +88,9 @@ static void print_interfaces(const json_t *s)
 				     weir_json_text_of(o, "attach"),
 				     weir_json_bool_of(o, "netlink") ? " (netlink)" : "");
 		else
-			(void)printf("not attached");
+			(void)printf("%s", weir_json_bool_of(o, "stale")
+						   ? "an old program is attached"
+						   : "not attached");
 		if (note) {
 			(void)fputs("; ", stdout);
 			weir_say_clean(stdout, note);

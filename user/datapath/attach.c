@@ -273,18 +273,24 @@ int weir_datapath_attachments(struct weir_datapath *d, struct weir_attachment *r
 			id = there;
 		else if (there && is_dispatcher(there))
 			id = weir_chain_find(i, d->meta_id);
-		if (!id && !known)
+		/* what the user must replace: no limit or list of ours reaches it */
+		if (d->attach == WEIR_ATTACH_EXTERNAL && there && there != d->prog_id &&
+		    !weir_prog_is_weir(there, d->meta_id) && weir_prog_is_weir(there, 0)) {
+			a.stale = true;
+			id = 0;
+		}
+		if (!id && !known && !a.stale)
 			continue;
 		if (known)
 			memcpy(a.note, known->note, sizeof(a.note));
 		(void)weir_str_copy(a.ifname, sizeof(a.ifname), i->name);
-		a.prog_id = id;
+		a.prog_id = a.stale ? there : id;
 		a.attached = id != 0;
 		a.native = i->native_id != 0;
 		a.netlink = id && weir_link_find(d, i, pin) < 0;
 		if (!a.netlink && id)
 			a.how = WEIR_ATTACH_LINK;
-		if (!id)
+		if (!id && !a.stale)
 			add_note(&a, "detached by someone else");
 		if (n < max)
 			ret[n] = a;

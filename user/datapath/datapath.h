@@ -50,6 +50,7 @@ struct weir_attachment {
 	bool native;  /* false: generic (sits behind GRO) */
 	bool netlink; /* attached by netlink (chain, or adopted from `ip link`): no pinned link */
 	bool attached;
+	bool stale; /* with attach: external: not attached, but a weir program of other maps is */
 	__u32 prog_id;
 	char note[128]; /* e.g. why it fell back to generic */
 };
