@@ -43,15 +43,20 @@ static void write_file(const char *path, const char *text)
 	assert_int_equal(fclose(f), 0);
 }
 
-static void write_conf(struct fix *f, const char *rest)
+static void write_sized(struct fix *f, const char *memory, const char *rest)
 {
 	char text[2048];
 
 	(void)snprintf(text, sizeof(text),
 		       "interfaces: [weir0]\nstate_dir: %s/state\nadmin: {listen: %s}\nmemory: "
-		       "{packet_sources: 1 MB}\n%s",
-		       f->dir, f->socket, rest);
+		       "{packet_sources: %s}\n%s",
+		       f->dir, f->socket, memory, rest);
 	write_file(f->conf, text);
+}
+
+static void write_conf(struct fix *f, const char *rest)
+{
+	write_sized(f, "1 MB", rest);
 }
 
 #define LIMIT "packet_limits:\n  - {name: per-source, per: source, rate: 6/m, burst: 1000}\n"
@@ -355,6 +360,18 @@ static void detach_works_with_and_without_an_agent(void **state)
 	assert_true(wait_for(!is_attached(f), WAIT_MS));
 }
 
+static void tables_of_another_size_are_told_of_once(void **state)
+{
+	struct fix *f = *state;
+
+	stop(f, SIGTERM);
+	write_sized(f, "2 MB", LIMIT);
+	start(f);
+	expect(f, weir("status"), 0, "state is copied");
+	expect(f, 0, 0, "a note below says");
+	assert_null(strstr(f->out, "began empty"));
+}
+
 static bool exists(struct fix *f, const char *path)
 {
 	return run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "test", "-e", path) == 0;
@@ -521,6 +538,7 @@ int main(void)
 		T(a_long_list_is_loaded_all_or_nothing),
 		T(events_are_followed_as_they_come),
 		T(detach_works_with_and_without_an_agent),
+		T(tables_of_another_size_are_told_of_once),
 		T(a_first_start_that_fails_leaves_nothing),
 		T(pins_that_somebody_removed_come_back_with_a_reload),
 		T(an_interface_that_comes_back_is_protected_again),

@@ -221,7 +221,7 @@ static void print_origin(const json_t *s)
 		{"pins", "took over the maps of an earlier agent, with all state"},
 		{"program", "took over a program that was attached with ip link, with its maps"},
 		{"partly",
-		 "took over the maps of an earlier agent; some had another layout and began empty"},
+		 "took over what fits of an earlier agent's maps; a note below says what did not"},
 	};
 	const char *adoption = weir_json_text_of(s, "adoption"),
 		   *file = weir_json_text_of(s, "configuration");
