@@ -225,6 +225,8 @@ static void adding_again_extends_and_never_shortens(void **state)
 	notes(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.9','for_s':60}",
 	      "its end stays");
 	assert_int_equal(dp_has(WEIR_LIST_BLOCK, "192.0.2.9")->expires_ns, 0);
+	notes(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.9'}",
+	      "there already, without an end");
 	restart(f);
 	assert_int_equal(dp_has(WEIR_LIST_BLOCK, "192.0.2.9")->expires_ns, 0);
 }

@@ -285,7 +285,9 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 		weir_json_set(reply, "entry",
 			      now ? weir_book_entry_json(a, o.list, now) : json_null());
 		weir_json_set_bool(reply, "extended", had);
-		if (had && (!old_expires_s || (o.expires_s && o.expires_s < old_expires_s)))
+		if (had && !old_expires_s && !o.expires_s)
+			weir_reply_note(reply, "it was there already, without an end");
+		else if (had && (!old_expires_s || (o.expires_s && o.expires_s < old_expires_s)))
 			weir_reply_note(reply,
 					"it was there already for longer than that: its end stays "
 					"(del first to shorten)");
