@@ -465,3 +465,24 @@ const char *weir_str_closest(const char *word, const char *const *candidates, si
 	}
 	return best;
 }
+
+size_t weir_str_printable(const char *text, size_t n)
+{
+	static const __u32 least[] = {0, 0, 0x80, 0x800, 0x10000};
+	const unsigned char *t = (const unsigned char *)text;
+	size_t len = !n ? 0 : t[0] < 0x80 ? 1 : t[0] >= 0xf0 ? 4 : t[0] >= 0xe0 ? 3 : 2;
+	__u32 c;
+
+	if (!len || len > n || (t[0] & 0xc0) == 0x80 || t[0] > 0xf4)
+		return 0;
+	c = len == 1 ? t[0] : t[0] & (0xffu >> (len + 1));
+	for (size_t i = 1; i < len; i++) {
+		if ((t[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (t[i] & 0x3f);
+	}
+	if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c < least[len] || c > 0x10ffff ||
+	    (c >= 0xd800 && c < 0xe000))
+		return 0;
+	return len;
+}

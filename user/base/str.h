@@ -44,4 +44,9 @@ const char *weir_str_closest(const char *word, const char *const *candidates, si
 /* strlcpy for fixed buffers; returns false if it was cut. */
 bool weir_str_copy(char *to, size_t size, const char *from);
 
+/* Bytes of the character at the front of @text that may go to a terminal as it is: 0 if that byte is a control
+ * character or not UTF-8.
+ */
+size_t weir_str_printable(const char *text, size_t n);
+
 #endif

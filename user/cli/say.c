@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "user/base/str.h"
 #include "user/cli/cli.h"
 
 int weir_fail(int code, const char *format, ...)
@@ -21,8 +22,13 @@ int weir_fail(int code, const char *format, ...)
 
 void weir_say_clean(FILE *f, const char *text)
 {
-	for (; *text; text++)
-		(void)fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, f);
+	for (size_t n = strlen(text); n;) {
+		size_t ok = weir_str_printable(text, n);
+
+		(void)(ok ? fwrite(text, 1, ok, f) : fwrite("?", 1, 1, f)); /* main tells */
+		text += ok ? ok : 1;
+		n -= ok ? ok : 1;
+	}
 }
 
 const char *weir_say_span(__u64 s, char buf[static WEIR_SAY_MAX])

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "user/base/str.h"
+
 #define TEXT_MAX 512
 
 bool weir_problems_full(const struct weir_conf_problems *p)
@@ -106,15 +108,17 @@ const char *weir_conf_shown(const char *text, size_t n, char buf[static WEIR_SHO
 	const size_t room = WEIR_SHOWN_MAX - 4; /* and "..." */
 	size_t len = n < room ? n : room;
 
-	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)text[i];
-
-		buf[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-	}
-	while (n > room && len && (buf[len - 1] & 0xc0) == 0x80)
+	while (n > room && len && ((unsigned char)text[len] & 0xc0) == 0x80)
 		len--; /* do not cut inside a character */
-	if (n > room && len && (buf[len - 1] & 0xc0) == 0xc0)
-		len--;
+	for (size_t i = 0; i < len;) {
+		size_t ok = weir_str_printable(text + i, len - i);
+
+		if (ok)
+			memcpy(buf + i, text + i, ok);
+		else
+			buf[i] = '?';
+		i += ok ? ok : 1;
+	}
 	memcpy(buf + len, n > room ? "..." : "", n > room ? 4 : 1);
 	return buf;
 }
