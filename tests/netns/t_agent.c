@@ -469,7 +469,7 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	struct fix *f = *state;
 	static const char *const told[] = {"version",	    "help",	  "help --man", "status",
 					   "status --json", "limit list", "doctor"};
-	char missing[128], line[640];
+	char missing[128], line[1024];
 
 	(void)snprintf(missing, sizeof(missing), "%s/missing.yaml", f->dir);
 	expect(f, weir("nonsense"), 2, "no command nonsense");
@@ -478,6 +478,18 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	expect(f, weir("status", "--socket", "/nonexistent/socket"), 1, "no agent");
 	expect(f, weir("check", "-c", missing), 2, "missing.yaml");
 	expect(f, weir("check", "-c", f->conf), 0, "is right");
+	expect(f, weir("check", f->conf), 2, "weir check -c /tmp/");
+	(void)snprintf(line, sizeof(line), "printf '203.0.113.9\n' | %s block load -", weir);
+	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0, "1 added");
+	expect(f, weir("block", "list"), 0, "stdin");
+	(void)snprintf(line, sizeof(line), "printf 'caf\351\n' | %s block load -", weir);
+	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 2,
+	       "\"caf?\" is neither");
+	(void)snprintf(line, sizeof(line),
+		       "printf 'admin: {group: nosuch0}\n' >%s.group; %s check -c %s.group",
+		       f->conf, weir, f->conf);
+	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0,
+	       "no group nosuch0");
 	expect(f, weir("limit", "push"), 2, "shared store");
 	expect(f, weir("request", "GET", "/"), 2, "request layer");
 	expect(f, weir("explain", "--user", "x"), 2, "request layer");

@@ -106,6 +106,7 @@ static void wrong_usage_is_refused_with_what_would_be_right(void **state)
 		{"status", {"-x"}, "no option -x"},
 		{"status", {"--"}, ""},
 		{"status", {"extra"}, "extra is too much"},
+		{"check", {"./weir.yaml"}, "named with -c: weir check -c ./weir.yaml"},
 		{"limit set", {"name"}, "needs more arguments"},
 	};
 	struct weir_args a;
@@ -229,9 +230,9 @@ static void control_bytes_do_not_reach_the_terminal(void **state)
 	FILE *f = open_memstream(&text, &n);
 
 	(void)state;
-	weir_say_clean(f, "a\033[2Jb\nc\x7f");
+	weir_say_clean(f, "a\033[2Jb\nc\x7f \xe9t\xc3\xa9 \xc2\x9b \xe2\x82\xac\xe2\x82");
 	assert_int_equal(fclose(f), 0);
-	assert_string_equal(text, "a?[2Jb?c?");
+	assert_string_equal(text, "a?[2Jb?c? ?t\xc3\xa9 ?? \xe2\x82\xac??");
 	free(text);
 }
 

@@ -3,6 +3,7 @@
  * nor an agent, and changes nothing. Called by the table.
  */
 #include <errno.h>
+#include <grp.h>
 #include <net/if.h>
 #include <string.h>
 
@@ -61,6 +62,19 @@ static void warn_interfaces(const struct weir_conf *c, const char *name)
 			       c->interfaces[i]);
 		warn(name, text);
 	}
+}
+
+static void warn_group(const struct weir_conf *c, const char *name)
+{
+	char text[256];
+
+	if (!c->admin_group || getgrnam(c->admin_group))
+		return;
+	(void)snprintf(text, sizeof(text),
+		       "admin.group: this machine has no group %.64s, so that only root could "
+		       "use the socket (groupadd --system makes it)",
+		       c->admin_group);
+	warn(name, text);
 }
 
 /* A block entry inside never_block never acts. */
@@ -152,6 +166,7 @@ int weir_cmd_check(const struct weir_args *a)
 		return weir_fail(WEIR_EXIT_USAGE, "%s: %zu error%s", name, errors,
 				 errors == 1 ? "" : "s");
 	errors += check_files(c, name, n);
+	warn_group(c, name);
 	warn_interfaces(c, name);
 	warn_guarded(c, name);
 	buckets4 = (__u32)(c->packet_sources_bytes / sizeof(struct weir_bucket4));

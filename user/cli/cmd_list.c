@@ -201,6 +201,11 @@ static int send_entries(struct weir_talk *t, const struct weir_prefix_list *l)
 	return r;
 }
 
+static bool is_stdin(const struct weir_args *a)
+{
+	return !strcmp(a->arg[0], "-");
+}
+
 static int load_begin(const struct weir_args *a, struct weir_talk *t)
 {
 	_cleanup_json_ json_t *reply = NULL;
@@ -212,7 +217,9 @@ static int load_begin(const struct weir_args *a, struct weir_talk *t)
 		json_decref(q);
 		return r;
 	}
-	weir_json_set_text(q, "origin", origin ? origin : slash ? slash + 1 : a->arg[0]);
+	if (!origin)
+		origin = is_stdin(a) ? "stdin" : slash ? slash + 1 : a->arg[0];
+	weir_json_set_text(q, "origin", origin);
 	return weir_talk_ask(t, q, &reply);
 }
 
@@ -222,13 +229,14 @@ int weir_cmd_list_load(const struct weir_args *a)
 	_cleanup_json_ json_t *reply = NULL;
 	struct weir_conf_problems problems = {};
 	struct weir_prefix_list list = {};
+	const char *path = is_stdin(a) ? "/dev/stdin" : a->arg[0];
 	int r;
 
-	if (weir_conf_list_file(a->arg[0], &list, &problems) < 0) {
-		weir_conf_problems_print(&problems, a->arg[0], stderr);
+	if (weir_conf_list_file(path, &list, &problems) < 0) {
+		weir_conf_problems_print(&problems, path, stderr);
 		weir_conf_problems_done(&problems);
 		weir_prefix_list_done(&list);
-		return weir_fail(WEIR_EXIT_USAGE, "%s: nothing was added", a->arg[0]);
+		return weir_fail(WEIR_EXIT_USAGE, "%s: nothing was added", path);
 	}
 	weir_conf_problems_done(&problems);
 	r = weir_talk_open(a, &t);

@@ -194,7 +194,8 @@ static const struct weir_option request_options[] = {
 	{                                                                                          \
 		.name = list " load", .usage = "FILE",                                             \
 		.summary = "add a file of addresses and prefixes, all or nothing",                 \
-		.detail = "One address or prefix a line, # and ; begin comments. Bad lines are "   \
+		.detail = "FILE - is standard input. One address or prefix a line, # and ; begin " \
+			  "comments. Bad lines are "                                               \
 			  "all named, "                                                            \
 			  "and nothing is added then.",                                            \
 		.options = load_options, .min_args = 1, .max_args = 1, .talks = true,              \
