@@ -130,6 +130,32 @@ static void entries_survive_reopening(void **state)
 	assert_string_equal(s.reason, "it's \"quoted\"; DROP TABLE entry");
 }
 
+static void what_cannot_be_written_is_read(void **state)
+{
+	struct fix *f = *state;
+	struct weir_state_entry e = entry("192.0.2.9", "command", 0);
+	char *note = NULL;
+	bool read = false;
+	struct seen s;
+
+	put(f, "2001:db8::/32", "command", 5000);
+	weir_state_free(f->s);
+	f->s = NULL;
+	assert_int_equal(weir_state_open_reading(f->path, "no room", &f->s, &read), 0);
+	assert_true(read && !weir_state_writable(f->s));
+	s = look(f);
+	assert_int_equal(s.n, 1);
+	assert_int_equal(weir_state_begin(f->s), -EROFS);
+	assert_int_equal(weir_state_put(f->s, &e), -EROFS);
+	assert_int_equal(weir_state_set(f->s, "mode", "x"), -EROFS);
+	assert_string_equal(weir_state_why(f->s), "no room");
+	assert_int_equal(weir_state_reopen(f->path, &f->s, &note, &f->e), 0);
+	assert_true(weir_state_writable(f->s));
+	put(f, "192.0.2.9", "command", 0);
+	s = look(f);
+	assert_int_equal(s.n, 2);
+}
+
 static void the_same_origin_is_replaced_and_another_kept(void **state)
 {
 	struct fix *f = *state;
@@ -288,6 +314,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(entries_survive_reopening),
+		T(what_cannot_be_written_is_read),
 		T(the_same_origin_is_replaced_and_another_kept),
 		T(deleting_what_is_not_there_is_success),
 		T(expired_rows_go_and_endless_ones_stay),
