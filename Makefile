@@ -37,7 +37,7 @@ MAKEFLAGS += --no-print-directory
 endif
 
 # --- flags -----------------------------------------------------------------------------------
-PKGS      := libbpf libxdp yaml-0.1 jansson libsodium libevent_core sqlite3
+PKGS      := libbpf libxdp yaml-0.1 jansson libsodium libevent_core libevent_pthreads libmicrohttpd sqlite3
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
              -Wpointer-arith -Wwrite-strings -Wundef
 CPPFLAGS_ := -Iinclude -I. -I$(B)/include -D_GNU_SOURCE -DWEIR_VERSION='"$(VERSION)"' \
@@ -118,7 +118,7 @@ $(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
 $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile | $(SKEL)
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c user/l7/*.c) -o $@ $(LDLIBS_)
+	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c user/l7/*.c user/store/*.c) -o $@ $(LDLIBS_)
 
 $(B)/next/weir: $(B)/weir $(BPF_OBJ)
 	$(call say,NEXT,$@)$(MAKE) B=$(B)/next BPFOPT=-Os $(B)/next/weir >/dev/null

@@ -237,7 +237,7 @@ struct weir_list_origin {
 	__u32 flags;
 	__s64 created_s, expires_s;
 	__u64 expires_ns;
-	struct weir_text *name, *reason, *who;
+	struct weir_shared_text *name, *reason, *who;
 };
 int weir_list_origin_read(const json_t *request, struct weir_client *c,
 			  struct weir_list_origin *ret, struct weir_error *e);

@@ -6,7 +6,7 @@
 
 #include "user/agent/book.h"
 
-struct weir_text {
+struct weir_shared_text {
 	unsigned refs;
 	char s[];
 };
@@ -22,10 +22,10 @@ const char *weir_origin_name(enum weir_origin origin)
 	return (unsigned)origin < WEIR_ORIGIN_MAX ? names[origin] : "unknown";
 }
 
-struct weir_text *weir_text_new(const char *s)
+struct weir_shared_text *weir_shared_text_new(const char *s)
 {
 	size_t n = s ? strlen(s) : 0;
-	struct weir_text *t = n ? malloc(sizeof(*t) + n + 1) : NULL;
+	struct weir_shared_text *t = n ? malloc(sizeof(*t) + n + 1) : NULL;
 
 	if (!t)
 		return NULL;
@@ -34,36 +34,36 @@ struct weir_text *weir_text_new(const char *s)
 	return t;
 }
 
-struct weir_text *weir_text_ref(struct weir_text *t)
+struct weir_shared_text *weir_shared_text_ref(struct weir_shared_text *t)
 {
 	if (t)
 		t->refs++;
 	return t;
 }
 
-void weir_text_free(struct weir_text *t)
+void weir_shared_text_free(struct weir_shared_text *t)
 {
 	if (t && --t->refs == 0)
 		free(t);
 }
 
-const char *weir_text_get(const struct weir_text *t)
+const char *weir_shared_text_get(const struct weir_shared_text *t)
 {
 	return t ? t->s : "";
 }
 
 static void entry_ref(const struct weir_book_entry *e)
 {
-	(void)weir_text_ref(e->name); /* the same pointers stay in the copy */
-	(void)weir_text_ref(e->reason);
-	(void)weir_text_ref(e->who);
+	(void)weir_shared_text_ref(e->name); /* the same pointers stay in the copy */
+	(void)weir_shared_text_ref(e->reason);
+	(void)weir_shared_text_ref(e->who);
 }
 
 static void entry_done(struct weir_book_entry *e)
 {
-	weir_text_free(e->name);
-	weir_text_free(e->reason);
-	weir_text_free(e->who);
+	weir_shared_text_free(e->name);
+	weir_shared_text_free(e->reason);
+	weir_shared_text_free(e->who);
 }
 
 struct weir_book *weir_book_new(void)
@@ -112,7 +112,7 @@ static int entry_compare(const struct weir_book_entry *a, const struct weir_book
 
 	if (!r)
 		r = (a->origin > b->origin) - (a->origin < b->origin);
-	return r ? r : strcmp(weir_text_get(a->name), weir_text_get(b->name));
+	return r ? r : strcmp(weir_shared_text_get(a->name), weir_shared_text_get(b->name));
 }
 
 static int sort_compare(const void *a, const void *b)
@@ -152,7 +152,7 @@ static void merge(struct weir_book_entry *keep, struct weir_book_entry *other)
 		keep->by_wall = other->by_wall;
 	}
 	if (newer == other && other->reason) {
-		struct weir_text *reason = keep->reason, *who = keep->who;
+		struct weir_shared_text *reason = keep->reason, *who = keep->who;
 
 		keep->reason = other->reason;
 		keep->who = other->who;

@@ -27,12 +27,12 @@ enum weir_origin {
 const char *weir_origin_name(enum weir_origin origin);
 
 /* Shared by all entries that say the same; NULL = none. */
-struct weir_text;
-struct weir_text *weir_text_new(const char *s);
-struct weir_text *weir_text_ref(struct weir_text *t);
-void weir_text_free(struct weir_text *t);
-DEFINE_CLEANUP(struct weir_text, weir_text_free)
-const char *weir_text_get(const struct weir_text *t); /* "" for NULL */
+struct weir_shared_text;
+struct weir_shared_text *weir_shared_text_new(const char *s);
+struct weir_shared_text *weir_shared_text_ref(struct weir_shared_text *t);
+void weir_shared_text_free(struct weir_shared_text *t);
+DEFINE_CLEANUP(struct weir_shared_text, weir_shared_text_free)
+const char *weir_shared_text_get(const struct weir_shared_text *t); /* "" for NULL */
 
 struct weir_book_entry {
 	struct weir_prefix prefix;
@@ -43,9 +43,10 @@ struct weir_book_entry {
 	__s64 expires_s;  /* the same in wall-clock time */
 	bool by_wall;	  /* of a former run: where the clock is set, expires_ns is what follows */
 	__s64 created_s;  /* 0 = not known */
-	struct weir_text *name; /* of the file, or of the origin ("command", "drop.netset") */
-	struct weir_text *reason;
-	struct weir_text *who;
+	struct weir_shared_text
+		*name; /* of the file, or of the origin ("command", "drop.netset") */
+	struct weir_shared_text *reason;
+	struct weir_shared_text *who;
 };
 
 /* Sorted by prefix, then origin, then name. */

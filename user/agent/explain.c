@@ -171,7 +171,7 @@ static void decide(struct weir_agent *a, const struct weir_prefix *who,
 		(void)snprintf(v->why, sizeof(v->why), "%s is on the block list (%.200s%s%s)",
 			       weir_prefix_format(&block->prefix, text),
 			       weir_agent_entry_where(block, where, sizeof(where)),
-			       block->reason ? ": " : "", weir_text_get(block->reason));
+			       block->reason ? ": " : "", weir_shared_text_get(block->reason));
 		lift_command(WEIR_LIST_BLOCK, block, v->lift, sizeof(v->lift));
 		return;
 	}

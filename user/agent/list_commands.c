@@ -56,12 +56,13 @@ int weir_read_prefix(const char *text, struct weir_prefix *ret, struct weir_erro
 const char *weir_agent_entry_where(const struct weir_book_entry *e, char *buf, size_t size)
 {
 	if (e->origin == WEIR_ORIGIN_GUARD)
-		(void)snprintf(buf, size, "%s", weir_text_get(e->reason));
+		(void)snprintf(buf, size, "%s", weir_shared_text_get(e->reason));
 	else if (e->line)
-		(void)snprintf(buf, size, "%s:%d", weir_text_get(e->name), e->line);
+		(void)snprintf(buf, size, "%s:%d", weir_shared_text_get(e->name), e->line);
 	else
 		(void)snprintf(buf, size, "%s",
-			       e->name ? weir_text_get(e->name) : weir_origin_name(e->origin));
+			       e->name ? weir_shared_text_get(e->name)
+				       : weir_origin_name(e->origin));
 	return buf;
 }
 
@@ -75,7 +76,7 @@ json_t *weir_book_entry_json(const struct weir_agent *a, enum weir_list list,
 	weir_json_set_text(o, "list", weir_list_name(list));
 	weir_json_set_text(o, "prefix", weir_prefix_format(&e->prefix, text));
 	weir_json_set_text(o, "origin",
-			   e->origin == WEIR_ORIGIN_COMMAND ? weir_text_get(e->name)
+			   e->origin == WEIR_ORIGIN_COMMAND ? weir_shared_text_get(e->name)
 							    : weir_origin_name(e->origin));
 	weir_json_set_text(o, "where", weir_agent_entry_where(e, where, sizeof(where)));
 	weir_json_set_text(o, "expires",
@@ -89,8 +90,8 @@ json_t *weir_book_entry_json(const struct weir_agent *a, enum weir_list list,
 	}
 	if (e->created_s)
 		weir_json_set_text(o, "created", weir_clock_format(e->created_s, when));
-	weir_json_set_text(o, "reason", e->reason ? weir_text_get(e->reason) : NULL);
-	weir_json_set_text(o, "who", e->who ? weir_text_get(e->who) : NULL);
+	weir_json_set_text(o, "reason", e->reason ? weir_shared_text_get(e->reason) : NULL);
+	weir_json_set_text(o, "who", e->who ? weir_shared_text_get(e->who) : NULL);
 	if (e->flags & WEIR_ENTRY_FORCE)
 		weir_json_set_bool(o, "force", true);
 	return o;
@@ -109,9 +110,9 @@ void weir_reply_note(json_t *reply, const char *text)
 
 void weir_list_origin_done(struct weir_list_origin *o)
 {
-	weir_text_free(o->name);
-	weir_text_free(o->reason);
-	weir_text_free(o->who);
+	weir_shared_text_free(o->name);
+	weir_shared_text_free(o->reason);
+	weir_shared_text_free(o->who);
 }
 
 /* Origins are words of the command line, and not those that mean something else. */
@@ -160,9 +161,9 @@ int weir_list_origin_read(const json_t *request, struct weir_client *c,
 		ret->expires_s = now.wall_s + (__s64)for_s;
 		ret->expires_ns = now.mono_ns + for_s * WEIR_NS_PER_S;
 	}
-	ret->name = weir_text_new(name ? name : "command");
-	ret->reason = weir_text_new(reason);
-	ret->who = weir_text_new(c ? weir_client_who(c) : NULL);
+	ret->name = weir_shared_text_new(name ? name : "command");
+	ret->reason = weir_shared_text_new(reason);
+	ret->who = weir_shared_text_new(c ? weir_client_who(c) : NULL);
 	return ret->name ? 0 : weir_error_set(e, -ENOMEM, "out of memory");
 }
 
@@ -192,7 +193,8 @@ static const struct weir_book_entry *find_own(const struct weir_book *b, enum we
 	size_t n = weir_book_find(b, list, p, &e);
 
 	for (size_t i = 0; i < n; i++)
-		if (e[i].origin == WEIR_ORIGIN_COMMAND && !strcmp(weir_text_get(e[i].name), name))
+		if (e[i].origin == WEIR_ORIGIN_COMMAND &&
+		    !strcmp(weir_shared_text_get(e[i].name), name))
 			return &e[i];
 	return NULL;
 }
@@ -271,7 +273,7 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 	if (r == 0 && o.list == WEIR_LIST_BLOCK)
 		r = check_guard(a, &p, o.flags & WEIR_ENTRY_FORCE, reply, &e);
 	if (r == 0) {
-		old = find_own(a->book, o.list, &p, weir_text_get(o.name));
+		old = find_own(a->book, o.list, &p, weir_shared_text_get(o.name));
 		had = old != NULL;
 		old_expires_s = old ? old->expires_s : 0;
 		r = weir_list_origin_add(book, &o, &p);
@@ -281,7 +283,7 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 	if (r == 0) {
 		if (o.list == WEIR_LIST_BLOCK)
 			note_allows(a, &p, reply);
-		now = find_own(a->book, o.list, &p, weir_text_get(o.name));
+		now = find_own(a->book, o.list, &p, weir_shared_text_get(o.name));
 		weir_json_set(reply, "entry",
 			      now ? weir_book_entry_json(a, o.list, now) : json_null());
 		weir_json_set_bool(reply, "extended", had);
@@ -293,8 +295,8 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 					"(del first to shorten)");
 		weir_log(WEIR_LOG_NOTICE, "list-add", "list", "s", weir_list_name(o.list), "prefix",
 			 "s", weir_json_text_of(request, "prefix"), "who", "s",
-			 weir_text_get(o.who), "reason", "s",
-			 o.reason ? weir_text_get(o.reason) : NULL, NULL);
+			 weir_shared_text_get(o.who), "reason", "s",
+			 o.reason ? weir_shared_text_get(o.reason) : NULL, NULL);
 	}
 	weir_list_origin_done(&o);
 	return r < 0 ? weir_reply_error(r, e.text) : TAKE_PTR(reply);
@@ -312,7 +314,7 @@ static bool is_which(const void *arg, enum weir_list list, const struct weir_boo
 
 	return list == w->list && e->origin == WEIR_ORIGIN_COMMAND &&
 	       (!w->prefix || !weir_prefix_compare(w->prefix, &e->prefix)) &&
-	       (!w->origin || !strcmp(w->origin, weir_text_get(e->name)));
+	       (!w->origin || !strcmp(w->origin, weir_shared_text_get(e->name)));
 }
 
 /* What still lists @p, or covers it, after a deletion. */

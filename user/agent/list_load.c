@@ -131,7 +131,7 @@ json_t *weir_agent_load_commit(struct weir_agent *a, struct weir_client *c)
 		weir_json_set_u64(reply, "added", added);
 		weir_json_set_u64(reply, "extended", s->n - added);
 		weir_log(WEIR_LOG_NOTICE, "list-load", "list", "s", weir_list_name(s->origin.list),
-			 "origin", "s", weir_text_get(s->origin.name), "added", "u",
+			 "origin", "s", weir_shared_text_get(s->origin.name), "added", "u",
 			 (unsigned long long)added, "entries", "u", (unsigned long long)s->n, "who",
 			 "s", weir_client_who(c), NULL);
 	}

@@ -15,9 +15,9 @@ static int store_change(void *arg, enum weir_list list, const struct weir_book_e
 	struct weir_state_entry s = {
 		.list = list,
 		.prefix = e->prefix,
-		.origin = weir_text_get(e->name),
-		.reason = e->reason ? weir_text_get(e->reason) : NULL,
-		.who = e->who ? weir_text_get(e->who) : NULL,
+		.origin = weir_shared_text_get(e->name),
+		.reason = e->reason ? weir_shared_text_get(e->reason) : NULL,
+		.who = e->who ? weir_shared_text_get(e->who) : NULL,
 		.created_s = e->created_s,
 		.expires_s = e->expires_s,
 		.flags = e->flags,

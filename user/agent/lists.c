@@ -105,7 +105,7 @@ static bool is_known(const struct weir_book *b, const struct weir_state_entry *s
 
 	for (size_t i = 0; i < n; i++)
 		if (e[i].origin == WEIR_ORIGIN_COMMAND &&
-		    !strcmp(weir_text_get(e[i].name), s->origin))
+		    !strcmp(weir_shared_text_get(e[i].name), s->origin))
 			return true;
 	return false;
 }
@@ -113,9 +113,12 @@ static bool is_known(const struct weir_book *b, const struct weir_state_entry *s
 static int restore_entry(void *arg, const struct weir_state_entry *s)
 {
 	struct restore *x = arg;
-	_cleanup_(weir_text_freep) struct weir_text *name = weir_text_new(s->origin);
-	_cleanup_(weir_text_freep) struct weir_text *reason = weir_text_new(s->reason);
-	_cleanup_(weir_text_freep) struct weir_text *who = weir_text_new(s->who);
+	_cleanup_(weir_shared_text_freep) struct weir_shared_text *name =
+		weir_shared_text_new(s->origin);
+	_cleanup_(weir_shared_text_freep) struct weir_shared_text *reason =
+		weir_shared_text_new(s->reason);
+	_cleanup_(weir_shared_text_freep) struct weir_shared_text *who =
+		weir_shared_text_new(s->who);
 	struct weir_book_entry entry = {
 		.prefix = s->prefix,
 		.origin = WEIR_ORIGIN_COMMAND,
@@ -324,7 +327,8 @@ static int add_found(struct weir_book *book, const struct weir_guard_set *s)
 	int r = 0;
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
-		_cleanup_(weir_text_freep) struct weir_text *why = weir_text_new(s->item[i].why);
+		_cleanup_(weir_shared_text_freep) struct weir_shared_text *why =
+			weir_shared_text_new(s->item[i].why);
 		struct weir_book_entry entry = {
 			.prefix = s->item[i].prefix,
 			.origin = WEIR_ORIGIN_GUARD,

@@ -116,8 +116,9 @@ static int add_prefixes(struct weir_book *book, enum weir_list list,
 			const struct weir_prefix_list *from, enum weir_origin origin,
 			const char *name, const char *reason)
 {
-	_cleanup_(weir_text_freep) struct weir_text *file = weir_text_new(name),
-						    *why = weir_text_new(reason);
+	_cleanup_(
+		weir_shared_text_freep) struct weir_shared_text *file = weir_shared_text_new(name),
+								*why = weir_shared_text_new(reason);
 	int r = 0;
 
 	for (size_t i = 0; i < from->n && r == 0; i++) {

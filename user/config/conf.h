@@ -10,13 +10,12 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "user/base/addr.h"
 #include "user/base/cleanup.h"
 #include "user/base/error.h"
+#include "user/config/conf_request.h"
 #include "weir/maps.h"
 #include "weir/policy.h"
 
-enum weir_mode { WEIR_MODE_ENFORCE, WEIR_MODE_MONITOR };
 enum weir_attach { WEIR_ATTACH_LINK, WEIR_ATTACH_CHAIN, WEIR_ATTACH_EXTERNAL };
 enum weir_xdp_mode { WEIR_XDP_AUTO, WEIR_XDP_NATIVE, WEIR_XDP_GENERIC };
 enum weir_log_format { WEIR_LOG_TEXT, WEIR_LOG_JSON };
@@ -24,13 +23,6 @@ enum weir_per { WEIR_PER_SOURCE, WEIR_PER_DESTINATION, WEIR_PER_ALL };
 
 struct weir_port_range {
 	__u16 first, last; /* inclusive, host order */
-};
-
-/* A growable list of prefixes; @line is where the configuration says it (0 elsewhere). */
-struct weir_prefix_list {
-	struct weir_prefix *item;
-	int *line;
-	size_t n, room;
 };
 
 /* A condition on a set; absent (n == 0) matches everything. @negate: matches what is not in it. */
@@ -118,6 +110,7 @@ struct weir_conf {
 	size_t n_allow_files, n_block_files;
 	struct weir_conf_limit *limits;
 	size_t n_limits;
+	struct weir_conf_request request;
 };
 
 /* All that is wrong with a file, in the order of its lines. */

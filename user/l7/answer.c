@@ -22,6 +22,11 @@ static const struct {
 		 413, 3},
 	[WEIR_ANSWER_STORE_UNAVAILABLE] = {"STORE_UNAVAILABLE",
 					   "This request cannot be checked at the moment", 503, 1},
+	[WEIR_ANSWER_KEY_MISSING] = {"KEY_MISSING", "This request lacks what it is counted by", 403,
+				     4},
+	[WEIR_ANSWER_BAD_REQUEST] = {"BAD_REQUEST", "This request cannot be judged", 400, 5},
+	[WEIR_ANSWER_SHUTTING_DOWN] = {"SHUTTING_DOWN",
+				       "The check was ended before this request's turn", 503, 1},
 };
 
 const char *weir_answer_code_text(enum weir_answer_code code)
@@ -52,6 +57,8 @@ static enum weir_answer_code code_of(const struct weir_answer_limit *l)
 		return WEIR_ANSWER_COST_TOO_LARGE;
 	case WEIR_ANSWER_NO_STORE:
 		return WEIR_ANSWER_STORE_UNAVAILABLE;
+	case WEIR_ANSWER_NO_KEY:
+		return WEIR_ANSWER_KEY_MISSING;
 	case WEIR_ANSWER_EXCEEDED:
 		break;
 	}
@@ -282,7 +289,8 @@ int weir_answer_make(enum weir_answer_profile profile, const struct weir_answer_
 	if (ret->code == WEIR_ANSWER_RATE_LIMITED || ret->code == WEIR_ANSWER_STORE_UNAVAILABLE)
 		ret->retry_after_s = latest_retry_s(limits, n);
 	add_text(ret, "X-Weir-Decision", ret->code == WEIR_ANSWER_ALLOW ? "allow" : "deny");
-	if (which && ret->code != WEIR_ANSWER_STORE_UNAVAILABLE) {
+	if (which && ret->code != WEIR_ANSWER_STORE_UNAVAILABLE &&
+	    ret->code != WEIR_ANSWER_KEY_MISSING) {
 		ret->limit_n = which->limit;
 		ret->remaining = shown_remaining(which);
 		ret->reset_s = shown_reset_s(ret, which);
@@ -295,6 +303,21 @@ int weir_answer_make(enum weir_answer_profile profile, const struct weir_answer_
 		add_would(ret, &p);
 	}
 	return 0;
+}
+
+void weir_answer_refuse(enum weir_answer_profile profile, enum weir_answer_code code,
+			const char *name, struct weir_answer *ret)
+{
+	struct weir_put p = {.to = ret->text, .max = sizeof(ret->text)};
+
+	memset(ret, 0, offsetof(struct weir_answer, text));
+	ret->code = code;
+	ret->client_status = codes[code].status;
+	ret->status = status_for(profile, ret->client_status);
+	ret->limit = name;
+	ret->retry_after_s = ret->client_status == 503;
+	add_text(ret, "X-Weir-Decision", "deny");
+	add_refusal(ret, &p);
 }
 
 const char *weir_answer_header(const struct weir_answer *a, const char *name)

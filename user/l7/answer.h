@@ -8,7 +8,7 @@
  *   first of equals); else the one with the smallest remaining / limit, of equals the one with the longer reset. All
  *   headers and the body speak of that one, so they agree.
  * - Retry-After is the latest over all refusing limits, in whole seconds, rounded up, at least 1; in a refusal
- *   1 <= reset <= Retry-After. COST_TOO_LARGE has none. STORE_UNAVAILABLE has no X-RateLimit and no RateLimit: no
+ *   1 <= reset <= Retry-After. COST_TOO_LARGE and KEY_MISSING have none. STORE_UNAVAILABLE and KEY_MISSING have no X-RateLimit and no RateLimit: no
  *   count is known.
  * - A monitor limit is in no header but X-Weir-Would, which an allowed request has when one would have refused it.
  */
@@ -20,7 +20,7 @@
 
 #include "weir/types.h"
 
-#define WEIR_ANSWER_LIMITS_MAX	 32 /* outcomes of one request */
+#define WEIR_ANSWER_LIMITS_MAX	 64 /* outcomes of one request */
 #define WEIR_ANSWER_POLICIES_MAX 16 /* in RateLimit-Policy; with more only the reported one */
 #define WEIR_ANSWER_HEADERS_MAX	 12
 #define WEIR_ANSWER_NAME_MAX	 64   /* bytes of a limit's name, with its NUL */
@@ -40,8 +40,9 @@ enum weir_answer_profile {
 enum weir_answer_outcome {
 	WEIR_ANSWER_ADMITTED,
 	WEIR_ANSWER_EXCEEDED,
-	WEIR_ANSWER_NO_STORE, /* on_store_failure: closed, and the store is away */
-	WEIR_ANSWER_TOO_LARGE /* the cost is above burst or limit */
+	WEIR_ANSWER_NO_STORE,  /* on_store_failure: closed, and the store is away */
+	WEIR_ANSWER_TOO_LARGE, /* the cost is above burst or limit */
+	WEIR_ANSWER_NO_KEY     /* missing: deny, and what the limit counts by is not there */
 };
 
 /* One limit's part. After a refusal nothing was charged: remaining is what is left, whatever the cost was. A limit that
@@ -61,7 +62,10 @@ enum weir_answer_code {
 	WEIR_ANSWER_ALLOW,
 	WEIR_ANSWER_RATE_LIMITED,
 	WEIR_ANSWER_COST_TOO_LARGE,
-	WEIR_ANSWER_STORE_UNAVAILABLE
+	WEIR_ANSWER_STORE_UNAVAILABLE,
+	WEIR_ANSWER_KEY_MISSING,  /* 403 */
+	WEIR_ANSWER_BAD_REQUEST,  /* 400: no target that can be judged, or no client address */
+	WEIR_ANSWER_SHUTTING_DOWN /* 503 */
 };
 
 struct weir_answer_header {
@@ -91,6 +95,12 @@ bool weir_answer_name_ok(const char *name);
 /* 0; -E2BIG: more than WEIR_ANSWER_LIMITS_MAX; -EINVAL: a name that is not one. @n 0: no limit matched. */
 int weir_answer_make(enum weir_answer_profile profile, const struct weir_answer_limit *limits,
 		     size_t n, struct weir_answer *ret);
+
+/* A refusal that no count has decided: BAD_REQUEST ("bad-path", "bad-address"), SHUTTING_DOWN, STORE_UNAVAILABLE. No
+ * X-RateLimit; Retry-After 1 where waiting helps. @name stands in X-Weir-Limit.
+ */
+void weir_answer_refuse(enum weir_answer_profile profile, enum weir_answer_code code,
+			const char *name, struct weir_answer *ret);
 
 /* The value of a header by its exact name; NULL if it is not there. */
 const char *weir_answer_header(const struct weir_answer *a, const char *name);

@@ -320,8 +320,9 @@ static void put_number(struct weir_put *p, const char *key, bool known, __u64 v)
 static void put_limit(struct weir_put *p, const struct weir_answer_limit *l)
 {
 	bool allowed = l->outcome == WEIR_ANSWER_ADMITTED;
-	bool counted = l->outcome != WEIR_ANSWER_NO_STORE;
-	bool waits = !allowed && l->outcome != WEIR_ANSWER_TOO_LARGE;
+	bool no_key = l->outcome == WEIR_ANSWER_NO_KEY;
+	bool counted = l->outcome != WEIR_ANSWER_NO_STORE && !no_key;
+	bool waits = !allowed && !no_key && l->outcome != WEIR_ANSWER_TOO_LARGE;
 	__u64 reset_s = weir_answer_seconds(l->reset_after_ns);
 	__u64 retry_s = weir_answer_seconds(l->retry_after_ns);
 
@@ -344,7 +345,7 @@ static void put_limit(struct weir_put *p, const struct weir_answer_limit *l)
 static void put_result(struct weir_put *p, const struct weir_check_json_result *r)
 {
 	const struct weir_answer *a = r->answer;
-	bool counted = a->limit && a->code != WEIR_ANSWER_STORE_UNAVAILABLE;
+	bool counted = a->code <= WEIR_ANSWER_COST_TOO_LARGE && a->limit;
 
 	put_bool(p, "{\"allowed\":", a->code == WEIR_ANSWER_ALLOW);
 	if (a->code != WEIR_ANSWER_ALLOW)

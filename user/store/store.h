@@ -13,7 +13,7 @@
 #include "user/base/cleanup.h"
 #include "weir/algo_request.h"
 
-#define WEIR_STORE_LAYERS_MAX 32 /* of one request */
+#define WEIR_STORE_LAYERS_MAX 64 /* of one request */
 #define WEIR_STORE_KEY_BYTES  16
 
 enum weir_request_algorithm {
