@@ -69,13 +69,14 @@ SKEL       := $(BPF_SRC:bpf/%.bpf.c=$(B)/include/%.skel.h) \
 UNIT       := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/t_*.c))
 PACKET     := $(patsubst %.c,$(B)/%,$(wildcard tests/packet/t_*.c))
 NETNS      := $(patsubst %.c,$(B)/%,$(wildcard tests/netns/t_*.c))
+HTTP       := $(patsubst %.c,$(B)/%,$(wildcard tests/http/t_*.c tests/proxy/t_*.c))
 FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
 DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(filter-out %.bpf.c,$(wildcard tests/demo/*.c)))
 BENCH      := $(if $(wildcard tests/bench/bench.c),$(B)/weir-bench)
 # The same sources, built otherwise: what an upgrade changes the program to (tests/netns/t_restart.c).
 NEXT       := $(if $(findstring /next,$(B)),,$(B)/next/weir)
-TESTS      := $(UNIT) $(PACKET) $(NETNS)
+TESTS      := $(UNIT) $(PACKET) $(NETNS) $(HTTP)
 
 .PHONY: all all-demo check check-vm install uninstall demo test bench lint format clean help tests
 all: $(B)/weir $(BPF_OBJ) $(GEN) ## build the agent, the BPF object and the traffic generator
@@ -126,7 +127,7 @@ tests: all $(TESTS) $(BENCH) $(DEMO) $(NEXT) ## build every test
 # For scripts/lint: everything compiled and nothing linked; and the flags, to compile one header alone.
 .PHONY: objects flags
 objects: $(USER_OBJ) $(LIB_OBJ) $(patsubst %.c,$(B)/%.o,$(wildcard user/main.c) $(filter-out %.bpf.c,\
-         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/gen/*.c tests/bench/*.c tests/demo/*.c)))
+         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/http/*.c tests/proxy/*.c tests/gen/*.c tests/bench/*.c tests/demo/*.c)))
 flags:
 	@printf '%s\n' "$(subst ",\",$(CPPFLAGS_) $(CFLAGS_) $(TESTFLAGS))" "$(BPFFLAGS)"
 .SECONDARY:
