@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The shared store: request limits in Redis behind the interface of user/store/store.h, one per worker thread.
+ *
+ *	url.c       store.url and what belongs to it           resolve.c   names to addresses, off the loop
+ *	conn.c      one connection to one node                 script.c    requests to arguments, replies to answers
+ *	topology.c  which node: one, Sentinel's, a Cluster's    batch.c     what waits in one turn of the loop goes in one call
+ *	breaker.c   healthy, degraded, open                    store.c     weir_store_ops on all of that
+ *	decide.lua  the decisions, in the server
+ */
+#ifndef WEIR_REDIS_REDIS_H
+#define WEIR_REDIS_REDIS_H
+
+#include "user/base/error.h"
+#include "user/store/store.h"
+
+struct event_base;
+
+enum weir_redis_kind { WEIR_REDIS_ONE, WEIR_REDIS_SENTINEL, WEIR_REDIS_CLUSTER };
+
+#define WEIR_REDIS_SEEDS_MAX 16
+struct weir_redis_url {
+	enum weir_redis_kind kind;
+	bool tls;
+	struct {
+		char *host; /* name or address */
+		__u16 port;
+	} seed[WEIR_REDIS_SEEDS_MAX]; /* ONE: one; else where to ask */
+	size_t n_seed;
+	char *unix_path;       /* ONE only; redis+unix:///path */
+	char *master;	       /* SENTINEL: the name of the master */
+	char *user, *password; /* NULL: none here */
+	unsigned db;	       /* 0 with a Cluster */
+};
+/* redis://[user[:password]@]host[:port][/db], rediss://…, redis+unix:///path[?db=N], redis+sentinel://host[:port],…/master[/db],
+ * redis+cluster://host[:port],…  -EINVAL with a sentence that never holds the password.
+ */
+int weir_redis_url_parse(const char *text, struct weir_redis_url *ret, struct weir_error *e);
+void weir_redis_url_done(struct weir_redis_url *u);
+/* As given, without user and password: for status and logs. */
+const char *weir_redis_url_shown(const struct weir_redis_url *u, char *buf, size_t size);
+
+struct weir_redis_options {
+	const struct weir_redis_url *url; /* copied */
+	const char *user, *password;	  /* over the URL's; NULL: those of the URL */
+	const char *tls_ca, *tls_cert, *tls_key;
+	const char *prefix; /* of every key */
+	__u64 timeout_ns; /* of one decision: connecting, waiting for its turn and the reply together */
+	unsigned breaker_errors; /* so many failures … */
+	__u64 breaker_within_ns; /* … within this open the breaker */
+	__u64 probe_ns;		 /* while it is open: how often the server is tried */
+	unsigned batch_max;	 /* requests in one script call; 1: no coalescing */
+	size_t waiting_max;	 /* decisions that may wait; more are refused at once (-EAGAIN) */
+};
+
+enum weir_redis_health { WEIR_REDIS_HEALTHY, WEIR_REDIS_DEGRADED, WEIR_REDIS_OPEN };
+enum weir_redis_error_kind {
+	WEIR_REDIS_ERROR_CONNECT,
+	WEIR_REDIS_ERROR_QUEUE, /* the deadline passed before it was sent */
+	WEIR_REDIS_ERROR_REPLY, /* … before the reply came, or it makes no sense */
+	WEIR_REDIS_ERROR_OOM,
+	WEIR_REDIS_ERROR_SCRIPT,
+	WEIR_REDIS_ERROR_CLUSTER, /* CLUSTERDOWN, CROSSSLOT, redirections without end */
+	WEIR_REDIS_ERROR_MAX
+};
+struct weir_redis_stats {
+	enum weir_redis_health health;
+	__s64 since_s;		/* wall clock of the last change */
+	char cause[160];	/* of the last failure; "" after none */
+	char server[128];	/* address, role, version of the node in use */
+	__u64 decisions, calls; /* decisions / calls: how well it coalesces */
+	__u64 errors[WEIR_REDIS_ERROR_MAX];
+	__u64 reconnects, script_loads, redirects, late_refunds;
+	__u64 latency_n[13], latency_sum_us; /* of calls; bounds as weir_l7_latency_us */
+};
+
+/* Never blocks, needs no server to be there. Runs in @base's thread. Answers every decision exactly once: 0, or
+ * -EHOSTDOWN (breaker open, at once), -ETIMEDOUT, -EIO, -EAGAIN, -EPROTO: nothing is known to be charged, and what a
+ * late reply shows as charged is given back.
+ */
+int weir_store_redis_new(struct event_base *base, const struct weir_redis_options *o,
+			 struct weir_store **ret, struct weir_error *e);
+/* Of any thread. */
+void weir_store_redis_stats(struct weir_store *s, struct weir_redis_stats *ret);
+
+#endif
