@@ -72,16 +72,30 @@ int agent_prepare(struct agent *a)
 	return 0;
 }
 
+/* @conf with the folder's path for @DIR@; to be freed. */
+static char *with_dir(const struct agent *a, const char *conf)
+{
+	static const char mark[] = "@DIR@";
+	_cleanup_free_ char *text = NULL;
+	const char *at;
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+
+	if (!f)
+		return NULL;
+	(void)fprintf(f, "interfaces: []\nstate_dir: %s/state\nadmin: {listen: %s}\n", a->dir,
+		      a->socket);
+	for (; (at = strstr(conf, mark)); conf = at + sizeof(mark) - 1)
+		(void)fprintf(f, "%.*s%s", (int)(at - conf), conf, a->dir);
+	(void)fputs(conf, f);
+	return fclose(f) == 0 ? TAKE_PTR(text) : NULL;
+}
+
 int agent_write(struct agent *a, const char *conf)
 {
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *text = with_dir(a, conf);
 
-	if (asprintf(&text, "interfaces: []\nstate_dir: %s/state\nadmin: {listen: %s}\n%s", a->dir,
-		     a->socket, conf) < 0) {
-		text = NULL;
-		return -ENOMEM;
-	}
-	return agent_file(a, "weir.yaml", text);
+	return text ? agent_file(a, "weir.yaml", text) : -ENOMEM;
 }
 
 int agent_cmdv(struct agent *a, const char *const argv[])

@@ -35,7 +35,7 @@ struct agent {
 };
 
 /* Makes the folder (a->dir; nothing else is in it but what the test writes before: see agent_prepare), writes @conf with
- * `interfaces: []`, state_dir and admin socket before it, starts the agent and waits until it answers. -errno: a->out
+ * `interfaces: []`, state_dir and admin socket before it and the folder's path for every @DIR@ in it, starts the agent and waits until it answers. -errno: a->out
  * says what it said.
  */
 int agent_start(struct agent *a, const char *conf);
