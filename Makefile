@@ -73,18 +73,18 @@ HTTP       := $(patsubst %.c,$(B)/%,$(wildcard tests/http/t_*.c tests/proxy/t_*.
 FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
 DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(filter-out %.bpf.c,$(wildcard tests/demo/*.c)))
-BENCH      := $(if $(wildcard tests/bench/bench.c),$(B)/weir-bench)
+BENCH      := $(B)/weir-bench $(B)/weir-bench-l7
 # The same sources, built otherwise: what an upgrade changes the program to (tests/netns/t_restart.c).
 NEXT       := $(if $(findstring /next,$(B)),,$(B)/next/weir)
 TESTS      := $(UNIT) $(PACKET) $(NETNS) $(HTTP)
 
-.PHONY: all all-demo check check-vm install uninstall demo test bench lint format clean help tests
+.PHONY: all all-demo check check-vm install uninstall demo test bench bench-l7 lint format clean help tests
 all: $(B)/weir $(BPF_OBJ) $(GEN) ## build the agent, the BPF object and the traffic generator
 
 all-demo: all $(DEMO)
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- compile ---------------------------------------------------------------------------------
 $(B)/%.o: %.c Makefile | $(SKEL)
@@ -111,7 +111,9 @@ $(B)/weir: $(B)/user/main.o $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(B)/weir-gen: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/gen/*.c))) $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
-$(B)/weir-bench: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c))) $(B)/libtest.a $(B)/libweir.a
+$(B)/weir-bench: $(B)/tests/bench/bench.o $(B)/libtest.a $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+$(B)/weir-bench-l7: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/l7*.c)) $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
@@ -140,6 +142,8 @@ check-vm: tests ## the packet and namespace tests on stock Debian kernels in QEM
 fuzz: $(FUZZ)
 bench: tests ## what a packet costs: XDP_DROP, peers and weir in one run; writes build/bench.json
 	$(Q)$(B)/weir-bench --json build/bench.json
+bench-l7: $(B)/weir $(B)/weir-bench-l7 ## what a check of the request layer costs, beside peers; writes build/bench-l7.json
+	$(Q)$(B)/weir-bench-l7 --build $(B) --json build/bench-l7.json
 demo: ## scripts/demo
 	$(Q)scripts/demo
 test: ## scripts/test

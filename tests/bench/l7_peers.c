@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What one would use instead: nginx limit_req, and rate-limiter-flexible behind node's own HTTP server. Two limits each,
+ * on the client's address of X-Forwarded-For, wide enough to admit everything. See l7_servers.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/bench/l7_servers_int.h"
+#include "user/base/cleanup.h"
+
+/* As an operator would tune it for this: one worker, no access log, the file kept open. It is given its socket, so that
+ * no port is guessed; limit_req acts on files only, `return` comes before it.
+ */
+static const char nginx_conf[] =
+	"daemon off;\n"
+	"master_process off;\n"
+	"worker_processes 1;\n"
+	"pid %s/nginx.pid;\n"
+	"error_log stderr warn;\n"
+	"events { worker_connections 4096; }\n"
+	"http {\n"
+	"	access_log off;\n"
+	"	default_type text/plain;\n"
+	"	keepalive_requests 1000000000;\n"
+	"	open_file_cache max=16;\n"
+	"	client_body_temp_path %s/body;\n"
+	"	proxy_temp_path %s/proxy;\n"
+	"	fastcgi_temp_path %s/fastcgi;\n"
+	"	uwsgi_temp_path %s/uwsgi;\n"
+	"	scgi_temp_path %s/scgi;\n"
+	"	limit_req_zone $http_x_forwarded_for zone=address:16m rate=100000r/s;\n"
+	"	limit_req_zone $http_x_forwarded_for$uri zone=page:16m rate=100000r/s;\n"
+	"	server {\n"
+	"		listen 127.0.0.1:%u;\n"
+	"		root %s;\n"
+	"		limit_req zone=address burst=100000 nodelay;\n"
+	"		limit_req zone=page burst=100000 nodelay;\n"
+	"	}\n"
+	"}\n";
+
+/* Unpacked for the tests, or installed; false: neither. */
+static bool find_nginx(const struct server_place *at, char path[static SERVER_PATH_BYTES])
+{
+	static const char *const places[] = {"/usr/sbin/nginx", "/usr/local/sbin/nginx"};
+
+	(void)snprintf(path, SERVER_PATH_BYTES, "%s/proxies/usr/sbin/nginx", at->build);
+	if (!access(path, X_OK))
+		return true;
+	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+		(void)snprintf(path, SERVER_PATH_BYTES, "%s", places[i]);
+		if (!access(path, X_OK))
+			return true;
+	}
+	return false;
+}
+
+int server_nginx(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
+		 struct server *ret)
+{
+	char nginx[SERVER_PATH_BYTES], path[SERVER_PATH_BYTES], text[4096], inherited[16];
+	_cleanup_close_ int fd = -1;
+	const char *d = at->dir;
+	uint16_t port;
+	pid_t pid;
+	int r;
+
+	(void)config;
+	if (!find_nginx(at, nginx))
+		return SERVER_ABSENT;
+	r = bench_listen(true, err, &fd, &port);
+	if (!r)
+		r = bench_write(at, "check", "ok\n", err, path);
+	if (r < 0)
+		return r;
+	(void)snprintf(text, sizeof(text), nginx_conf, d, d, d, d, d, d, port, d);
+	r = bench_write(at, "nginx.conf", text, err, path);
+	if (r < 0)
+		return r;
+	/* As nginx hands its sockets to a new version of itself. */
+	(void)snprintf(inherited, sizeof(inherited), "%d;", fd);
+	if (setenv("NGINX", inherited, 1) < 0 || fcntl(fd, F_SETFD, 0) < 0)
+		return bench_fail(err, -errno, "socket for nginx: %s", strerror(errno));
+	r = bench_start(at, "nginx.log",
+			(const char *const[]){nginx, "-p", d, "-e", "stderr", "-c", path, NULL},
+			err, &pid);
+	(void)unsetenv("NGINX"); /* cannot fail with a good name */
+	if (r < 0)
+		return r;
+	*ret = (struct server){.pid = pid, .port = port};
+	return 0;
+}
+
+static const char node_script[] =
+	"const http = require('http');\n"
+	"const { RateLimiterMemory } = require('rate-limiter-flexible');\n"
+	"const wide = { points: 1e9, duration: 60 };\n"
+	"const address = new RateLimiterMemory({ ...wide, keyPrefix: 'address' });\n"
+	"const page = new RateLimiterMemory({ ...wide, keyPrefix: 'page' });\n"
+	"const server = http.createServer((q, s) => {\n"
+	"	const ip = q.headers['x-forwarded-for'];\n"
+	"	Promise.all([address.consume(ip), page.consume(ip + q.url)]).then((r) => {\n"
+	"		s.setHeader('X-RateLimit-Limit', wide.points);\n"
+	"		s.setHeader('X-RateLimit-Remaining', r[0].remainingPoints);\n"
+	"		s.setHeader('X-RateLimit-Reset', Math.ceil(r[0].msBeforeNext / 1000));\n"
+	"		s.end('ok');\n"
+	"	}, () => { s.statusCode = 429; s.end('no'); });\n"
+	"});\n"
+	"server.listen(0, '127.0.0.1', () => console.log('port ' + server.address().port));\n";
+
+int server_node(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
+		struct server *ret)
+{
+	char modules[SERVER_PATH_BYTES], package[SERVER_PATH_BYTES + 32], path[SERVER_PATH_BYTES];
+	_cleanup_free_ char *real = NULL;
+	struct server s = {};
+	uint64_t port;
+	int r;
+
+	(void)config;
+	(void)snprintf(modules, sizeof(modules), "%s/peers/node_modules", at->build);
+	(void)snprintf(package, sizeof(package), "%s/rate-limiter-flexible", modules);
+	real = realpath(modules, NULL);
+	if (access(package, R_OK) < 0 || !real)
+		return SERVER_ABSENT;
+	r = bench_write(at, "peer.js", node_script, err, path);
+	if (r < 0)
+		return r;
+	if (setenv("NODE_PATH", real, 1) < 0)
+		return -errno;
+	r = bench_start(at, "node.log", (const char *const[]){"node", path, NULL}, err, &s.pid);
+	(void)unsetenv("NODE_PATH"); /* cannot fail with a good name */
+	if (r == -ENOENT)
+		return SERVER_ABSENT;
+	if (r < 0)
+		return r;
+	r = bench_await(at, "node.log", "port ", s.pid, err, &port);
+	if (r < 0) {
+		server_stop(&s);
+		return r;
+	}
+	s.port = (uint16_t)port;
+	*ret = s;
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Starting the bench's servers: shared by l7_servers.c, l7_bare.c and l7_peers.c. */
+#ifndef WEIR_BENCH_L7_SERVERS_INT_H
+#define WEIR_BENCH_L7_SERVERS_INT_H
+
+#include <stdbool.h>
+
+#include "tests/bench/l7_servers.h"
+
+#define SERVER_PATH_BYTES 256
+#define SERVER_START_MS	  10000
+
+/* Formats the sentence and returns @r. */
+int bench_fail(char err[SERVER_ERR_BYTES], int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* A listening socket on a free port of 127.0.0.1. */
+int bench_listen(bool nonblocking, char err[SERVER_ERR_BYTES], int *ret_fd, uint16_t *ret_port);
+/* Runs this thread, and what it starts from now on, on one processor; below 0: on all. */
+void bench_pin(int cpu);
+/* Writes DIR/NAME. */
+int bench_write(const struct server_place *at, const char *name, const char *text,
+		char err[SERVER_ERR_BYTES], char ret_path[static SERVER_PATH_BYTES]);
+/* Starts @argv on its processor, with its output in DIR/NAME. */
+int bench_start(const struct server_place *at, const char *name, const char *const argv[],
+		char err[SERVER_ERR_BYTES], pid_t *ret);
+/* What DIR/NAME says after @label, once it does; @pid is given up on when it has ended. */
+int bench_await(const struct server_place *at, const char *name, const char *label, pid_t pid,
+		char err[SERVER_ERR_BYTES], uint64_t *ret);
+
+#endif
