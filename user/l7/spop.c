@@ -186,6 +186,11 @@ bool weir_spop_ended(const struct weir_spop *s)
 	return s->state == STATE_ENDED;
 }
 
+bool weir_spop_waits(const struct weir_spop *s)
+{
+	return s->state == STATE_HELLO || (s->state == STATE_READY && s->in_n > 0);
+}
+
 __u32 weir_spop_end_status(const struct weir_spop *s)
 {
 	return s->end_status;
