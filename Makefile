@@ -37,11 +37,16 @@ MAKEFLAGS += --no-print-directory
 endif
 
 # --- flags -----------------------------------------------------------------------------------
-PKGS      := libbpf libxdp yaml-0.1 jansson libsodium libevent_core libevent_pthreads libmicrohttpd sqlite3
+PKGS      := libbpf libxdp yaml-0.1 jansson libsodium libevent_core libevent_pthreads libmicrohttpd sqlite3 hiredis
+# TLS to Redis: hiredis 1.0 and later have it as a library of its own.
+ifeq ($(shell pkg-config --exists hiredis_ssl && echo 1),1)
+PKGS      += hiredis_ssl openssl
+SSL_FLAG  := -DWEIR_HIREDIS_SSL
+endif
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
              -Wpointer-arith -Wwrite-strings -Wundef
 CPPFLAGS_ := -Iinclude -I. -I$(B)/include -D_GNU_SOURCE -DWEIR_VERSION='"$(VERSION)"' \
-             -DWEIR_LIBDIR='"$(LIBDIR)"' -DWEIR_CONFDIR='"$(CONFDIR)"' $(shell pkg-config --cflags $(PKGS))
+             -DWEIR_LIBDIR='"$(LIBDIR)"' -DWEIR_CONFDIR='"$(CONFDIR)"' $(SSL_FLAG) $(shell pkg-config --cflags $(PKGS))
 CFLAGS    ?= -O2 -g
 CFLAGS_   := -std=gnu11 $(WARN) -fno-strict-aliasing -fstack-protector-strong
 LDLIBS_   := $(shell pkg-config --libs $(PKGS))
@@ -69,7 +74,7 @@ SKEL       := $(BPF_SRC:bpf/%.bpf.c=$(B)/include/%.skel.h) \
 UNIT       := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/t_*.c))
 PACKET     := $(patsubst %.c,$(B)/%,$(wildcard tests/packet/t_*.c))
 NETNS      := $(patsubst %.c,$(B)/%,$(wildcard tests/netns/t_*.c))
-HTTP       := $(patsubst %.c,$(B)/%,$(wildcard tests/http/t_*.c tests/proxy/t_*.c))
+HTTP       := $(patsubst %.c,$(B)/%,$(wildcard tests/http/t_*.c tests/proxy/t_*.c tests/redis/t_*.c))
 FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
 DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(filter-out %.bpf.c,$(wildcard tests/demo/*.c)))
@@ -103,6 +108,12 @@ $(B)/include/$(notdir $(1:.bpf.c=.skel.h)): $(B)/$(1:.c=.o)
 endef
 $(foreach f,$(BPF_SRC) $(TBPF_SRC),$(eval $(call skel_rule,$(f))))
 
+# Scripts that run in Redis, as C strings.
+$(B)/include/%.lua.h: user/redis/%.lua Makefile
+	@mkdir -p $(@D)
+	$(call say,LUA,$<)sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< > $@
+$(B)/user/redis/script.o: $(B)/include/decide.lua.h
+
 $(B)/libweir.a: $(USER_OBJ)
 	$(call say,AR,$@)rm -f $@; ar rcs $@ $^
 $(B)/libtest.a: $(LIB_OBJ)
@@ -129,7 +140,7 @@ tests: all $(TESTS) $(BENCH) $(DEMO) $(NEXT) ## build every test
 # For scripts/lint: everything compiled and nothing linked; and the flags, to compile one header alone.
 .PHONY: objects flags
 objects: $(USER_OBJ) $(LIB_OBJ) $(patsubst %.c,$(B)/%.o,$(wildcard user/main.c) $(filter-out %.bpf.c,\
-         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/http/*.c tests/proxy/*.c tests/gen/*.c tests/bench/*.c tests/demo/*.c)))
+         $(wildcard tests/unit/*.c tests/packet/*.c tests/netns/*.c tests/http/*.c tests/proxy/*.c tests/redis/*.c tests/gen/*.c tests/bench/*.c tests/demo/*.c)))
 flags:
 	@printf '%s\n' "$(subst ",\",$(CPPFLAGS_) $(CFLAGS_) $(TESTFLAGS))" "$(BPFFLAGS)"
 .SECONDARY:
