@@ -105,9 +105,12 @@ static __always_inline int weir_request_sliding_prepare(__u64 limit, __u64 windo
 	return 1;
 }
 
+/* The state in the window of @now_us, without clamping: what a charge is added to, so that a request by a smaller plan
+ * does not make a bigger one forget its count.
+ */
 static __always_inline struct weir_request_sliding_state
-weir_request_sliding_settle(struct weir_request_sliding_state s,
-			    const struct weir_request_sliding *p, __u64 now_us)
+weir_request_sliding_roll(struct weir_request_sliding_state s, const struct weir_request_sliding *p,
+			  __u64 now_us)
 {
 	__u64 index = now_us / p->window_us;
 
@@ -116,6 +119,14 @@ weir_request_sliding_settle(struct weir_request_sliding_state s,
 		s.current = 0;
 		s.index = index;
 	}
+	return s;
+}
+
+static __always_inline struct weir_request_sliding_state
+weir_request_sliding_settle(struct weir_request_sliding_state s,
+			    const struct weir_request_sliding *p, __u64 now_us)
+{
+	s = weir_request_sliding_roll(s, p, now_us);
 	if (s.current > p->limit)
 		s.current = (__u32)p->limit;
 	if (s.previous > p->limit)

@@ -12,7 +12,7 @@ static void judge(const struct weir_check_json_request *q)
 {
 	if (!q->method || !*q->method || strlen(q->method) > WEIR_CHECK_JSON_METHOD_MAX ||
 	    !q->path || *q->path != '/' || strlen(q->path) > WEIR_CHECK_JSON_PATH_MAX ||
-	    q->cost < 1 || q->cost > WEIR_CHECK_JSON_COST_MAX ||
+	    q->cost > WEIR_CHECK_JSON_COST_MAX ||
 	    (q->family != 0 && q->family != 4 && q->family != 6) ||
 	    q->n_headers > WEIR_CHECK_JSON_HEADERS_MAX || strpbrk(q->method, " \t\r\n\"\\") ||
 	    strpbrk(q->path, "\t\r\n"))

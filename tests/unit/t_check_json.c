@@ -79,7 +79,7 @@ static void what_is_absent_has_its_default(void **state)
 	assert_int_equal(c->n, 2);
 	assert_int_equal(c->requests[0].family, 4); /* a mapped address is IPv4 */
 	assert_int_equal(c->requests[1].family, 0);
-	assert_true(c->requests[1].cost == 1);
+	assert_true(c->requests[1].cost == 0);
 	assert_false(c->requests[1].peek);
 	assert_int_equal(c->requests[1].n_headers, 0);
 }

@@ -222,7 +222,6 @@ static int read_request(json_t *j, struct weir_check_json_request *q, struct wei
 
 	if (!json_is_object(j))
 		return weir_error_set(e, -EINVAL, "a request is no object (with " MEMBERS ")");
-	q->cost = 1;
 	json_object_foreach(j, key, value)
 	{
 		r = read_member(key, value, q, e);

@@ -4,7 +4,7 @@
  *
  *	{"method": "POST", "path": "/api/login", "ip": "192.0.2.7", "headers": {"X-API-Key": "…"}, "cost": 1, "peek": false}
  *
- * or a list of them. method and path are required; ip, headers, cost (1) and peek (false) are not. Everything else is
+ * or a list of them. method and path are required; ip, headers, cost and peek (false) are not. Everything else is
  * refused: unknown and repeated members by their names, wrong types, bytes that are no UTF-8, NUL, control bytes in
  * anything that could get into a log or a key. One mistake refuses the whole body, so a batch is charged whole or not
  * at all.
@@ -39,7 +39,7 @@ struct weir_check_json_request {
 	union weir_addr ip; /* IPv4-mapped ones are IPv4 */
 	__u8 family;	    /* 4, 6; 0: no ip was given */
 	bool peek;
-	__u64 cost; /* 1 .. WEIR_CHECK_JSON_COST_MAX */
+	__u64 cost; /* 1 .. WEIR_CHECK_JSON_COST_MAX; 0: not given, each limit's own cost rule holds */
 	const struct weir_check_json_header *headers;
 	size_t n_headers; /* in the order written; no name twice, in any case of letters */
 };

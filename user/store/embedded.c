@@ -20,7 +20,7 @@ struct embedded {
 	struct weir_table table[];
 };
 
-/* One layer of a request that is going on. */
+/* One state of a request that is going on. */
 struct work {
 	struct weir_table_key key;
 	struct weir_table *table;
@@ -29,13 +29,18 @@ struct work {
 	union weir_table_state state; /* settled */
 };
 
-/* All layers of one request; the shards are held from hold() to let_go(). */
+/* All states of one request; the shards are held from hold() to let_go(). Most of it is never touched: nothing here is
+ * zeroed as a whole.
+ */
 struct job {
 	struct embedded *s;
 	struct weir_store_request *q;
 	__u64 shards; /* bits */
 	__u64 now_us;
-	struct work work[WEIR_STORE_LAYERS_MAX];
+	size_t n; /* of work: layers first, then two more for each that has @fresh */
+	struct work *at[WEIR_STORE_LAYERS_MAX];	   /* where a layer is counted */
+	struct work *fresh[WEIR_STORE_LAYERS_MAX]; /* its bucket of new keys; NULL: not concerned */
+	struct work work[3 * WEIR_STORE_LAYERS_MAX];
 };
 
 static bool is_log(const struct weir_store_layer *y)
@@ -43,54 +48,92 @@ static bool is_log(const struct weir_store_layer *y)
 	return y->limit->algorithm == WEIR_REQUEST_SLIDING_LOG;
 }
 
+/* -EINVAL: it is there already. */
+static int add_work(struct job *j, const struct weir_store_limit *l, const __u8 *key)
+{
+	struct work *w = &j->work[j->n];
+	unsigned shard;
+	__u64 id[2];
+
+	memcpy(&w->key, key, sizeof(w->key));
+	memcpy(id, &l->identity, sizeof(id));
+	w->key.word[0] ^= id[0]; /* both are hashes: no two limits meet */
+	w->key.word[1] ^= id[1];
+	for (size_t k = 0; k < j->n; k++)
+		if (j->work[k].key.word[0] == w->key.word[0] &&
+		    j->work[k].key.word[1] == w->key.word[1])
+			return -EINVAL;
+	shard = (unsigned)((w->key.word[0] >> 32) * j->s->shards >> 32);
+	w->table = &j->s->table[shard];
+	j->shards |= 1ull << shard;
+	j->n++;
+	return 0;
+}
+
+static int add_layers(struct job *j)
+{
+	const struct weir_store_layer *y = j->q->layer;
+	int r = 0;
+
+	if (j->q->n > WEIR_STORE_LAYERS_MAX)
+		return -EINVAL;
+	for (size_t i = 0; r >= 0 && i < j->q->n; i++) {
+		r = add_work(j, y[i].limit, y[i].key);
+		j->at[i] = &j->work[i];
+		j->fresh[i] = NULL;
+	}
+	for (size_t i = 0; r >= 0 && i < j->q->n; i++) {
+		if (!y[i].fresh)
+			continue;
+		j->fresh[i] = &j->work[j->n];
+		r = add_work(j, y[i].fresh, y[i].instead);
+		if (r >= 0)
+			r = add_work(j, y[i].limit, y[i].instead);
+	}
+	return r;
+}
+
 /* Finds keys, shards and entries. -EINVAL: too many layers, or one twice; nothing is held then. */
 static int hold(struct job *j)
 {
-	struct weir_store_request *q = j->q;
-	__u64 id[2];
+	int r;
 
-	if (q->n > WEIR_STORE_LAYERS_MAX)
-		return -EINVAL;
-	for (size_t i = 0; i < q->n; i++) {
+	j->n = 0;
+	j->shards = 0;
+	j->now_us = j->q->now_us;
+	r = add_layers(j);
+	if (r < 0)
+		return r;
+	for (__u64 left = j->shards; left; left &= left - 1) {
+		struct weir_table *t = &j->s->table[__builtin_ctzll(left)];
+
+		pthread_mutex_lock(&t->lock);
+		if (j->now_us < t->last_us)
+			j->now_us = t->last_us;
+	}
+	for (size_t i = 0; i < j->n; i++) {
 		struct work *w = &j->work[i];
-		unsigned shard;
 
-		memcpy(&w->key, q->layer[i].key, sizeof(w->key));
-		memcpy(id, &q->layer[i].limit->identity, sizeof(id));
-		w->key.word[0] ^= id[0]; /* both are hashes: no two limits meet */
-		w->key.word[1] ^= id[1];
-		for (size_t k = 0; k < i; k++)
-			if (!memcmp(&j->work[k].key, &w->key, sizeof(w->key)))
-				return -EINVAL;
-		shard = (unsigned)(w->key.word[0] % j->s->shards);
-		w->table = &j->s->table[shard];
-		j->shards |= 1ull << shard;
-	}
-	j->now_us = q->now_us;
-	for (unsigned i = 0; i < j->s->shards; i++) {
-		if (!(j->shards & 1ull << i))
-			continue;
-		pthread_mutex_lock(&j->s->table[i].lock);
-		if (j->now_us < j->s->table[i].last_us)
-			j->now_us = j->s->table[i].last_us;
-	}
-	for (size_t i = 0; i < q->n; i++) {
-		j->work[i].table->last_us = j->now_us;
-		j->work[i].entry = weir_table_find(j->work[i].table, &j->work[i].key);
-		if (j->work[i].entry)
-			j->work[i].entry->busy = true;
+		w->table->last_us = j->now_us;
+		w->entry = weir_table_find(w->table, &w->key);
+		if (w->entry)
+			w->entry->busy = true;
 	}
 	return 0;
 }
 
 static void let_go(struct job *j)
 {
-	for (size_t i = 0; i < j->q->n; i++)
+	for (size_t i = 0; i < j->n; i++)
 		if (j->work[i].entry)
 			j->work[i].entry->busy = false;
-	for (unsigned i = j->s->shards; i-- > 0;)
-		if (j->shards & 1ull << i)
-			pthread_mutex_unlock(&j->s->table[i].lock);
+	for (__u64 left = j->shards; left; left &= left - 1)
+		pthread_mutex_unlock(&j->s->table[__builtin_ctzll(left)].lock);
+}
+
+static bool is_live(const struct work *w, __u64 now_us)
+{
+	return w->entry && w->entry->idle_us > now_us;
 }
 
 /* The window of a fixed limit; of a calendar the caller's, even if another thread's clock has just left it. */
@@ -109,7 +152,10 @@ static void settle(struct work *w, const struct weir_store_layer *y, __u64 now_u
 {
 	const struct weir_store_limit *l = y->limit;
 
-	w->state = w->entry ? w->entry->state : (union weir_table_state){};
+	if (w->entry)
+		w->state = w->entry->state;
+	else
+		memset(&w->state, 0, sizeof(w->state));
 	switch (l->algorithm) {
 	case WEIR_REQUEST_FIXED_WINDOW:
 		set_window(w, y, now_us);
@@ -154,7 +200,8 @@ static void take(struct work *w, struct weir_store_layer *y, __u64 now_us)
 {
 	const struct weir_store_limit *l = y->limit;
 
-	y->ticket = (struct weir_request_ticket){.us = now_us};
+	y->ticket.us = now_us;
+	y->ticket.part = 0;
 	switch (l->algorithm) {
 	case WEIR_REQUEST_FIXED_WINDOW:
 		w->state.fixed = weir_request_fixed_take(w->state.fixed, y->cost);
@@ -174,43 +221,79 @@ static void take(struct work *w, struct weir_store_layer *y, __u64 now_us)
 	}
 }
 
-/* Writes the state back; an empty one goes with the next sweep. */
+/* When @w->state is over; an empty one goes with the next sweep. */
+static __u64 idle_of(const struct work *w, const struct weir_store_limit *l)
+{
+	switch (l->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		return w->state.fixed.count ? w->state.fixed.end_us : 0;
+	case WEIR_REQUEST_SLIDING_LOG:
+		return weir_request_log_idle(&w->state.log, &l->log);
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		return weir_request_sliding_idle(w->state.sliding, &l->sliding);
+	default:
+		return weir_request_bucket_idle(w->state.bucket, &l->bucket);
+	}
+}
+
+/* Writes the charged state back. */
 static void keep(struct work *w, const struct weir_store_layer *y)
 {
+	w->entry->idle_us = idle_of(w, y->limit);
 	w->entry->state = w->state;
-	switch (y->limit->algorithm) {
-	case WEIR_REQUEST_FIXED_WINDOW:
-		w->entry->idle_us = w->state.fixed.count ? w->state.fixed.end_us : 0;
-		break;
-	case WEIR_REQUEST_SLIDING_LOG:
-		w->entry->idle_us = weir_request_log_idle(&w->state.log, &y->limit->log);
-		break;
-	case WEIR_REQUEST_SLIDING_COUNTER:
-		w->entry->idle_us = weir_request_sliding_idle(w->state.sliding, &y->limit->sliding);
-		break;
-	default:
-		w->entry->idle_us = weir_request_bucket_idle(w->state.bucket, &y->limit->bucket);
+}
+
+static void keep_charged(struct work *w, const struct weir_store_layer *y, __u64 now_us)
+{
+	struct weir_request_sliding_state s;
+
+	if (y->limit->algorithm == WEIR_REQUEST_SLIDING_COUNTER) {
+		s = weir_request_sliding_roll(w->entry->state.sliding, &y->limit->sliding, now_us);
+		w->state.sliding = weir_request_sliding_take(s, y->cost);
 	}
+	keep(w, y);
+}
+
+/* A refusal changes no count: what its plan's numbers clamp, another plan may still need. Only the time from which the
+ * state is over may have moved, where the numbers were changed.
+ */
+static void leave(struct work *w, const struct weir_store_layer *y)
+{
+	__u64 idle_us = idle_of(w, y->limit);
+
+	if (w->entry->idle_us < idle_us)
+		w->entry->idle_us = idle_us;
+}
+
+static int add_entry(struct work *w, __u64 now_us)
+{
+	int r;
+
+	if (w->entry)
+		return 0;
+	r = weir_table_add(w->table, &w->key, now_us, &w->entry);
+	if (r < 0)
+		return r;
+	w->entry->busy = true;
+	return 0;
 }
 
 /* Everything that charging needs, before the first is charged. */
 static int prepare(struct job *j)
 {
-	struct weir_store_layer *y;
-	struct work *w;
 	int r;
 
 	for (size_t i = 0; i < j->q->n; i++) {
-		w = &j->work[i];
-		y = &j->q->layer[i];
+		struct weir_store_layer *y = &j->q->layer[i];
+		struct work *w = j->at[i];
+
 		if (!y->charged)
 			continue;
-		if (!w->entry) {
-			r = weir_table_add(w->table, &w->key, j->now_us, &w->entry);
-			if (r < 0)
-				return r;
-			w->entry->busy = true;
-		}
+		r = add_entry(w, j->now_us);
+		if (r >= 0 && j->fresh[i])
+			r = add_entry(j->fresh[i], j->now_us);
+		if (r < 0)
+			return r;
 		if (!is_log(y))
 			continue;
 		w->entry->state.log = w->state.log; /* settled: what is over needs no room */
@@ -234,6 +317,45 @@ static void shift(struct weir_request_answer *a, __u64 by_us)
 		a->delay_us += by_us;
 }
 
+/* @turn_now: a delay is a refusal, and there is one place. */
+static void look_now(const struct work *w, const struct weir_store_layer *y, __u64 now_us,
+		     struct weir_request_answer *ret)
+{
+	look(w, y, now_us, ret);
+	if (!y->turn_now || y->limit->algorithm != WEIR_REQUEST_LEAKY_BUCKET)
+		return;
+	if (!ret->retry_after_us)
+		ret->retry_after_us = ret->delay_us;
+	ret->remaining = !ret->delay_us && ret->remaining;
+	ret->reset_after_us = ret->delay_us;
+	ret->delay_us = 0;
+}
+
+/* A new key that is not worth a token of its address's bucket is counted by that address. */
+static void welcome(struct job *j, size_t i)
+{
+	struct weir_store_layer *y = &j->q->layer[i];
+	struct work *bucket = j->fresh[i];
+	struct weir_request_answer a;
+
+	if (is_live(j->at[i], j->now_us)) {
+		j->fresh[i] = NULL;
+		return;
+	}
+	if (bucket->entry)
+		bucket->state = bucket->entry->state;
+	else
+		memset(&bucket->state, 0, sizeof(bucket->state));
+	bucket->state.bucket =
+		weir_request_bucket_settle(bucket->state.bucket, &y->fresh->bucket, j->now_us);
+	weir_request_bucket_look(bucket->state.bucket, &y->fresh->bucket, j->now_us, 1, &a);
+	if (!a.retry_after_us)
+		return;
+	j->at[i] = bucket + 1;
+	j->fresh[i] = NULL;
+	y->used_instead = true;
+}
+
 static void judge(struct job *j)
 {
 	struct weir_store_request *q = j->q;
@@ -242,8 +364,11 @@ static void judge(struct job *j)
 	for (size_t i = 0; i < q->n; i++) {
 		struct weir_store_layer *y = &q->layer[i];
 
-		settle(&j->work[i], y, j->now_us);
-		look(&j->work[i], y, j->now_us, &y->answer);
+		y->used_instead = false;
+		if (j->fresh[i])
+			welcome(j, i);
+		settle(j->at[i], y, j->now_us);
+		look_now(j->at[i], y, j->now_us, &y->answer);
 		y->admitted = !y->answer.retry_after_us;
 		if (!y->admitted && !y->monitor)
 			q->admitted = false;
@@ -255,21 +380,31 @@ static void judge(struct job *j)
 	}
 }
 
+static void charge_fresh(struct work *w, const struct weir_store_limit *l, __u64 now_us)
+{
+	w->state.bucket = weir_request_bucket_take(w->state.bucket, &l->bucket, now_us, 1);
+	w->entry->idle_us = weir_request_bucket_idle(w->state.bucket, &l->bucket);
+	w->entry->state = w->state;
+}
+
 static void charge(struct job *j)
 {
 	for (size_t i = 0; i < j->q->n; i++) {
 		struct weir_store_layer *y = &j->q->layer[i];
-		struct work *w = &j->work[i];
+		struct work *w = j->at[i];
 		__u64 delay_us = y->answer.delay_us;
 
 		if (y->charged) {
 			take(w, y, j->now_us);
-			look(w, y, j->now_us, &y->answer);
+			look_now(w, y, j->now_us, &y->answer);
 			y->answer.retry_after_us = 0;
 			y->answer.delay_us = delay_us;
+			keep_charged(w, y, j->now_us);
+			if (j->fresh[i])
+				charge_fresh(j->fresh[i], y->fresh, j->now_us);
+		} else if (w->entry && !j->q->peek) {
+			leave(w, y);
 		}
-		if (w->entry && !j->q->peek)
-			keep(w, y);
 		shift(&y->answer, j->now_us - j->q->now_us);
 	}
 }
@@ -277,9 +412,12 @@ static void charge(struct job *j)
 static void decide(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
 		   void *data)
 {
-	struct job j = {.s = (struct embedded *)store, .q = q};
-	int r = hold(&j);
+	struct job j;
+	int r;
 
+	j.s = (struct embedded *)store;
+	j.q = q;
+	r = hold(&j);
 	if (r >= 0) {
 		judge(&j);
 		r = prepare(&j);
@@ -295,10 +433,38 @@ static void decide(struct weir_store *store, struct weir_store_request *q, weir_
 	done(q, r, data);
 }
 
-static void give_back(struct work *w, struct weir_store_layer *y, __u64 now_us)
+/* The ticket that the newest charge may have; a log's entries are taken off its end anyway. */
+static struct weir_request_ticket newest(const struct work *w, const struct weir_store_layer *y,
+					 __u64 now_us)
+{
+	struct weir_request_ticket t = {now_us, 0};
+
+	switch (y->limit->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		t.us = w->fixed.start_us;
+		break;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		if (!w->state.sliding.current && w->state.sliding.index)
+			t.us = (w->state.sliding.index - 1) * y->limit->sliding.window_us;
+		break;
+	case WEIR_REQUEST_TOKEN_BUCKET:
+		t.us = w->entry->state.bucket.us;
+		break;
+	case WEIR_REQUEST_LEAKY_BUCKET:
+		t = weir_request_queue_ticket(w->state.bucket, &y->limit->bucket, now_us);
+		break;
+	default:
+		break;
+	}
+	return t;
+}
+
+static void give_back(struct work *w, struct weir_store_layer *y, __u64 now_us, bool is_newest)
 {
 	const struct weir_store_limit *l = y->limit;
 
+	if (is_newest)
+		y->ticket = newest(w, y, now_us);
 	y->charged = false;
 	switch (l->algorithm) {
 	case WEIR_REQUEST_FIXED_WINDOW:
@@ -306,7 +472,11 @@ static void give_back(struct work *w, struct weir_store_layer *y, __u64 now_us)
 			weir_request_fixed_refund(w->state.fixed, &w->fixed, y->ticket, y->cost);
 		break;
 	case WEIR_REQUEST_SLIDING_LOG:
-		weir_request_log_refund(&w->state.log, y->ticket, y->cost);
+		if (is_newest)
+			w->state.log.count -=
+				y->cost < w->state.log.count ? (__u32)y->cost : w->state.log.count;
+		else
+			weir_request_log_refund(&w->state.log, y->ticket, y->cost);
 		break;
 	case WEIR_REQUEST_SLIDING_COUNTER:
 		w->state.sliding = weir_request_sliding_refund(w->state.sliding, &l->sliding,
@@ -322,16 +492,31 @@ static void give_back(struct work *w, struct weir_store_layer *y, __u64 now_us)
 	}
 }
 
+/* Where a layer was charged: @instead if it says so, or, where that is not known, if its own key has no state. */
+static struct work *charged_at(struct job *j, size_t i)
+{
+	struct weir_store_layer *y = &j->q->layer[i];
+
+	if (!j->fresh[i])
+		return j->at[i];
+	if (j->q->newest)
+		y->used_instead = !is_live(j->at[i], j->now_us);
+	return y->used_instead ? j->fresh[i] + 1 : j->at[i];
+}
+
 static void refund(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
 		   void *data)
 {
-	struct job j = {.s = (struct embedded *)store, .q = q};
-	int r = hold(&j);
+	struct job j;
+	int r;
 
+	j.s = (struct embedded *)store;
+	j.q = q;
+	r = hold(&j);
 	if (r >= 0) {
 		for (size_t i = 0; i < q->n; i++) {
 			struct weir_store_layer *y = &q->layer[i];
-			struct work *w = &j.work[i];
+			struct work *w = charged_at(&j, i);
 
 			if (!y->charged)
 				continue;
@@ -340,7 +525,7 @@ static void refund(struct weir_store *store, struct weir_store_request *q, weir_
 				continue;
 			}
 			settle(w, y, j.now_us);
-			give_back(w, y, j.now_us);
+			give_back(w, y, j.now_us, q->newest);
 			keep(w, y);
 		}
 		let_go(&j);
@@ -351,14 +536,22 @@ static void refund(struct weir_store *store, struct weir_store_request *q, weir_
 static void reset(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
 		  void *data)
 {
-	struct job j = {.s = (struct embedded *)store, .q = q};
-	int r = hold(&j);
+	struct job j;
+	int r;
 
+	j.s = (struct embedded *)store;
+	j.q = q;
+	r = hold(&j);
 	if (r >= 0) {
-		for (size_t i = 0; i < q->n; i++) {
-			if (j.work[i].entry)
-				weir_table_drop(j.work[i].table, &j.work[i].key);
-			j.work[i].entry = NULL;
+		for (size_t i = 0; i < j.n; i++) {
+			struct work *w = &j.work[i];
+
+			if (i < q->n)
+				q->layer[i].charged = is_live(w, j.now_us);
+			if (i < q->n && w->entry) {
+				weir_table_drop(w->table, &w->key);
+				w->entry = NULL;
+			}
 		}
 		let_go(&j);
 	}

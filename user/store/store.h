@@ -60,19 +60,30 @@ int weir_store_limit_bucket(const struct weir_store_identity *id, __u64 count, _
 int weir_store_limit_queue(const struct weir_store_identity *id, __u64 count, __u64 period_us,
 			   __u64 queue, __u64 max_wait_us, struct weir_store_limit *ret);
 
-/* One limit that a request meets. The first part is the question, `answer` on is filled in. */
+/* One limit that a request meets. The first part is the question, `answer` on is filled in. All else zero. */
 struct weir_store_layer {
 	const struct weir_store_limit *limit;
 	__u8 key[WEIR_STORE_KEY_BYTES]; /* keyed hash of the client's key: never the key */
 	__u64 cost;
 	__u64 start_us, end_us; /* calendar window that holds now; else ignored */
 	bool monitor;
+	/* Leaky bucket: nobody waits. Only whose turn is now is admitted (remaining: 1 or 0), others are told when it
+	 * would be (retry_after_us). The queue itself is that of the others.
+	 */
+	bool turn_now;
+	/* new_per_ip. A key without live state is a new one: it must be worth a token of the bucket @fresh (an identity of
+	 * its own) at key @instead, that of the address; the token is charged with the layer. Where there is none left the
+	 * request is counted at @instead. NULL: every key is welcome.
+	 */
+	const struct weir_store_limit *fresh;
+	__u8 instead[WEIR_STORE_KEY_BYTES];
 
 	/* Of the state after the decision: charged or not. retry_after_us is 0 where the layer admits. */
 	struct weir_request_answer answer;
 	struct weir_request_ticket ticket; /* for refund; where charged */
 	bool admitted;			   /* by this layer alone */
 	bool charged;
+	bool used_instead; /* at the key @instead; a refund reads it */
 };
 
 struct weir_store_request {
@@ -81,6 +92,7 @@ struct weir_store_request {
 	size_t n;
 	__u64 now_us;  /* wall clock; a store never steps back behind an earlier one */
 	bool peek;     /* judge, charge nothing */
+	bool newest;   /* refund: tickets are not known; the newest charges are meant */
 	bool admitted; /* answer: by all enforcing layers */
 };
 
@@ -104,11 +116,11 @@ struct weir_store_ops {
 	void (*decide)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
 		       void *data);
 	/* Gives back the layers that are `charged`, at q->now_us, and clears that. Of a leaky bucket the place is free
-	 * again only if it is the last and still waits; else `charged` stays set.
+	 * again only if it is the last and still waits; else `charged` stays set. A new key (@fresh) stays counted.
 	 */
 	void (*refund)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
 		       void *data);
-	/* Forgets the states that the layers name (limit and key alone are read). */
+	/* Forgets the states that the layers name (limit and key alone are read); `charged`: there was one. */
 	void (*reset)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
 		      void *data);
 	void (*stats)(struct weir_store *s, struct weir_store_stats *ret);
