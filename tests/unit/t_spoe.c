@@ -584,7 +584,7 @@ static void a_refusal_becomes_variables(void **state)
 		"retry_after=19 limit_n=10 remaining=0 reset=19 ratelimit='\"login\";r=0;t=19' "
 		"ratelimit_policy='\"login\";q=10;w=60' body='{\"code\":\"RATE_LIMITED\","
 		"\"message\":\"Too many requests; try again in 19 seconds.\",\"limit\":\"login\","
-		"\"retry_after_seconds\":19}\n'\n");
+		"\"retry_after_seconds\":19}'\n");
 }
 
 static void a_small_frame_still_carries_the_refusal(void **state)

@@ -78,8 +78,8 @@ static size_t vars_of(const struct weir_answer *a, struct weir_spop_var to[stati
 	}
 	if (policy)
 		to[n++] = text_var("ratelimit_policy", policy, strlen(policy));
-	if (a->body_n)
-		to[n++] = text_var("body", a->body, a->body_n);
+	if (a->body_n > 1) /* without its line end, of which HAProxy's lf-string makes %0A */
+		to[n++] = text_var("body", a->body, a->body_n - 1);
 	return n;
 }
 
