@@ -22,17 +22,17 @@
 #include "tests/lib/web.h"
 #include "user/base/cleanup.h"
 
-/* One listener of each profile on loopback, which is trusted; the config goes on below it. */
+/* One listener of each profile on loopback, where 127.0.0.1 is trusted; what follows goes on in http. */
 #define LISTENERS                                                                                  \
 	"http:\n"                                                                                  \
 	"  threads: 2\n"                                                                           \
 	"  listeners:\n"                                                                           \
-	"    - {listen: 127.0.0.1:0, profile: nginx, trusted_proxies: [127.0.0.1]}\n"              \
-	"    - {listen: 127.0.0.1:0, profile: caddy, trusted_proxies: [127.0.0.1]}\n"              \
-	"    - {listen: 127.0.0.1:0, profile: traefik, trusted_proxies: [127.0.0.1]}\n"            \
-	"    - {listen: 127.0.0.1:0, profile: envoy, trusted_proxies: [127.0.0.1]}\n"              \
-	"    - {listen: 127.0.0.1:0, profile: json, token_file: @DIR@/json.token}\n"               \
-	"    - {listen: 127.0.0.1:0, profile: metrics}\n"
+	"    - {listen: 127.0.1.1:0, profile: nginx, trusted_proxies: [127.0.0.1]}\n"              \
+	"    - {listen: 127.0.1.2:0, profile: caddy, trusted_proxies: [127.0.0.1]}\n"              \
+	"    - {listen: 127.0.1.3:0, profile: traefik, trusted_proxies: [127.0.0.1]}\n"            \
+	"    - {listen: 127.0.1.4:0, profile: envoy, trusted_proxies: [127.0.0.1]}\n"              \
+	"    - {listen: 127.0.1.5:0, profile: json, token_file: @DIR@/json.token}\n"               \
+	"    - {listen: 127.0.1.6:0, profile: metrics}\n"
 #define TOKEN "a-token-of-sufficient-length-0123456789"
 
 static inline void must_start(struct agent *a, const char *conf)

@@ -678,6 +678,45 @@ static void nat64_is_the_address_within(void **state)
 	agent_stop(&a);
 }
 
+/* --- who was refused too often ---- */
+
+static void who_is_suspicious_meets_one_limit_more(void **state)
+{
+	static const char suspicious[] =
+		LISTENERS "request_limits:\n"
+			  "  - {name: login, match: {path: /login}, key: ip, rate: 1/h, burst: 1}\n"
+			  "suspicious:\n"
+			  "  refused: {limits: [login], count: 5, within: 60s}\n"
+			  "  lasts: 10m\n"
+			  "  limit: {key: [ip, endpoint], algorithm: sliding-window-log, limit: 2, "
+			  "window: 60s}\n";
+	struct question login = Q(.target = "/login", .ip = "198.51.100.90");
+	struct question any = Q(.target = "/any", .ip = "198.51.100.90"), other = any;
+	struct agent a = {};
+	struct web w, json;
+	struct web_reply r;
+
+	(void)state;
+	must_start(&a, suspicious);
+	w = must_open(&a, "caddy");
+	json = must_open(&a, "json");
+	assert_int_equal(admitted(&w, "caddy", login, 5), 1); /* refused four times */
+	for (int i = 0; i < 10; i++)			      /* the word of a caller is no proof */
+		json_decref(check(&json, CHECK("/login", "198.51.100.90", "")));
+	assert_int_equal(admitted(&w, "caddy", any, 10), 10);
+	assert_int_equal(ask(&w, "caddy", login, NULL), 429);
+	assert_int_equal(admitted(&w, "caddy", any, 5), 2);
+	any.target = "/something/else"; /* no new endpoint */
+	(void)ask(&w, "caddy", any, &r);
+	is_over(&r, 429, "suspicious", 60);
+	other.ip = "198.51.100.91";
+	assert_int_equal(admitted(&w, "caddy", other, 5), 5);
+	web_close(&json);
+	web_close(&w);
+	assert_int_equal(agent_end(&a), 0);
+	agent_stop(&a);
+}
+
 /* --- metrics tell of it, and of no client ---- */
 
 static void metrics_count_and_name_nobody(void **state)
@@ -721,6 +760,7 @@ int main(void)
 		cmocka_unit_test(new_keys_of_one_address_are_bounded),
 		cmocka_unit_test(addresses_are_counted_as_what_they_are),
 		cmocka_unit_test(nat64_is_the_address_within),
+		cmocka_unit_test(who_is_suspicious_meets_one_limit_more),
 		cmocka_unit_test(metrics_count_and_name_nobody),
 	};
 
