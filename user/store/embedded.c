@@ -612,16 +612,31 @@ static const struct weir_store_ops embedded_ops = {
 	.free = embedded_free,
 };
 
-int weir_store_embedded_new(const struct weir_store_embedded_options *o, struct weir_store **ret)
+static unsigned shards_for(const struct weir_store_embedded_options *o)
 {
 	unsigned shards = o->shards ? o->shards : SHARDS;
+
+	while (shards > 1 && o->entries_max / shards < (o->shards ? 1 : SHARD_LEAST))
+		shards--;
+	return shards;
+}
+
+__u64 weir_store_embedded_bytes(const struct weir_store_embedded_options *o, __u64 *ret_index)
+{
+	unsigned shards = shards_for(o);
+
+	*ret_index = shards * weir_table_index_bytes((__u32)(o->entries_max / shards));
+	return *ret_index + o->entries_max * sizeof(struct weir_table_entry);
+}
+
+int weir_store_embedded_new(const struct weir_store_embedded_options *o, struct weir_store **ret)
+{
+	unsigned shards = shards_for(o);
 	struct embedded *s;
 	int r;
 
-	if (!o->entries_max || o->entries_max > ENTRIES_MAX_MAX || shards > SHARDS_MAX)
+	if (!o->entries_max || o->entries_max > ENTRIES_MAX_MAX || o->shards > SHARDS_MAX)
 		return -EINVAL;
-	while (shards > 1 && o->entries_max / shards < (o->shards ? 1 : SHARD_LEAST))
-		shards--;
 	s = calloc(1, sizeof(*s) + shards * sizeof(s->table[0]));
 	if (!s)
 		return -ENOMEM;

@@ -147,5 +147,7 @@ struct weir_store_embedded_options {
 };
 /* -EINVAL: numbers out of range, or bytes_max does not hold the index of entries_max (4 to 8 bytes each). */
 int weir_store_embedded_new(const struct weir_store_embedded_options *o, struct weir_store **ret);
+/* What entries_max states take, without the times of sliding logs; *ret_index is what bytes_max must hold at least. */
+__u64 weir_store_embedded_bytes(const struct weir_store_embedded_options *o, __u64 *ret_index);
 
 #endif
