@@ -96,7 +96,7 @@ int server_bare(const struct server_place *at, const char *config, char err[SERV
 	int r;
 
 	(void)config;
-	r = bench_listen(true, err, &fd, &port);
+	r = bench_socket(true, err, &fd, &port);
 	if (r < 0)
 		return r;
 	pid = fork();

@@ -3,18 +3,15 @@
  * on the client's address of X-Forwarded-For, wide enough to admit everything. See l7_servers.h.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/bench/l7_servers_int.h"
 #include "user/base/cleanup.h"
 
-/* As an operator would tune it for this: one worker, no access log, the file kept open. It is given its socket, so that
- * no port is guessed; limit_req acts on files only, `return` comes before it.
+/* As an operator would tune it for this: one worker, no access log, the file kept open (limit_req acts on files only,
+ * `return` comes before it). The port is held by a bound socket of ours until nginx shares it: none is guessed.
  */
 static const char nginx_conf[] =
 	"daemon off;\n"
@@ -36,7 +33,7 @@ static const char nginx_conf[] =
 	"	limit_req_zone $http_x_forwarded_for zone=address:16m rate=100000r/s;\n"
 	"	limit_req_zone $http_x_forwarded_for$uri zone=page:16m rate=100000r/s;\n"
 	"	server {\n"
-	"		listen 127.0.0.1:%u;\n"
+	"		listen 127.0.0.1:%u reuseport;\n"
 	"		root %s;\n"
 	"		limit_req zone=address burst=100000 nodelay;\n"
 	"		limit_req zone=page burst=100000 nodelay;\n"
@@ -62,36 +59,34 @@ static bool find_nginx(const struct server_place *at, char path[static SERVER_PA
 int server_nginx(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
 		 struct server *ret)
 {
-	char nginx[SERVER_PATH_BYTES], path[SERVER_PATH_BYTES], text[4096], inherited[16];
+	char nginx[SERVER_PATH_BYTES], path[SERVER_PATH_BYTES], text[4096];
 	_cleanup_close_ int fd = -1;
 	const char *d = at->dir;
-	uint16_t port;
-	pid_t pid;
+	struct server s = {};
 	int r;
 
 	(void)config;
 	if (!find_nginx(at, nginx))
 		return SERVER_ABSENT;
-	r = bench_listen(true, err, &fd, &port);
+	r = bench_socket(false, err, &fd, &s.port);
 	if (!r)
 		r = bench_write(at, "check", "ok\n", err, path);
 	if (r < 0)
 		return r;
-	(void)snprintf(text, sizeof(text), nginx_conf, d, d, d, d, d, d, port, d);
+	(void)snprintf(text, sizeof(text), nginx_conf, d, d, d, d, d, d, s.port, d);
 	r = bench_write(at, "nginx.conf", text, err, path);
 	if (r < 0)
 		return r;
-	/* As nginx hands its sockets to a new version of itself. */
-	(void)snprintf(inherited, sizeof(inherited), "%d;", fd);
-	if (setenv("NGINX", inherited, 1) < 0 || fcntl(fd, F_SETFD, 0) < 0)
-		return bench_fail(err, -errno, "socket for nginx: %s", strerror(errno));
 	r = bench_start(at, "nginx.log",
 			(const char *const[]){nginx, "-p", d, "-e", "stderr", "-c", path, NULL},
-			err, &pid);
-	(void)unsetenv("NGINX"); /* cannot fail with a good name */
-	if (r < 0)
+			err, &s.pid);
+	if (!r)
+		r = bench_await_port(at, "nginx.log", &s, err);
+	if (r < 0) {
+		server_stop(&s);
 		return r;
-	*ret = (struct server){.pid = pid, .port = port};
+	}
+	*ret = s;
 	return 0;
 }
 
@@ -138,7 +133,7 @@ int server_node(const struct server_place *at, const char *config, char err[SERV
 		return SERVER_ABSENT;
 	if (r < 0)
 		return r;
-	r = bench_await(at, "node.log", "port ", s.pid, err, &port);
+	r = bench_await(at, "node.log", "port ", &s, err, &port);
 	if (r < 0) {
 		server_stop(&s);
 		return r;

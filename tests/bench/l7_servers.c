@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,16 +35,18 @@ int bench_fail(char err[SERVER_ERR_BYTES], int r, const char *format, ...)
 	return r;
 }
 
-int bench_listen(bool nonblocking, char err[SERVER_ERR_BYTES], int *ret_fd, uint16_t *ret_port)
+int bench_socket(bool listening, char err[SERVER_ERR_BYTES], int *ret_fd, uint16_t *ret_port)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	_cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	socklen_t n = sizeof(a);
-	_cleanup_close_ int fd =
-		socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (nonblocking ? SOCK_NONBLOCK : 0), 0);
+	int shared = !listening;
 
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, SOMAXCONN) < 0 ||
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shared, sizeof(shared)) < 0 ||
+	    bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    (listening && listen(fd, SOMAXCONN) < 0) ||
 	    getsockname(fd, (struct sockaddr *)&a, &n) < 0)
-		return bench_fail(err, -errno, "listening socket: %s", strerror(errno));
+		return bench_fail(err, -errno, "socket: %s", strerror(errno));
 	*ret_port = ntohs(a.sin_port);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -99,32 +100,63 @@ int bench_start(const struct server_place *at, const char *name, const char *con
 	return 0;
 }
 
-/* Reads the log and looks behind @label. */
-static bool said(const char *path, const char *label, char *log, uint64_t *ret)
+static void read_log(const struct server_place *at, const char *name, char log[LOG_BYTES_MAX])
 {
-	_cleanup_fclose_ FILE *f = fopen(path, "re");
-	size_t n = f ? fread(log, 1, LOG_BYTES_MAX - 1, f) : 0;
-	const char *at;
-
-	log[n] = 0;
-	at = strstr(log, label);
-	return at && sscanf(at + strlen(label), "%" SCNu64, ret) == 1;
-}
-
-int bench_await(const struct server_place *at, const char *name, const char *label, pid_t pid,
-		char err[SERVER_ERR_BYTES], uint64_t *ret)
-{
-	uint64_t end_ns = wait_now_ns() + SERVER_START_MS * 1000000ULL;
-	char path[SERVER_PATH_BYTES], log[LOG_BYTES_MAX] = "";
-	siginfo_t ended = {};
+	char path[SERVER_PATH_BYTES];
+	_cleanup_fclose_ FILE *f = NULL;
 
 	(void)snprintf(path, sizeof(path), "%s/%s", at->dir, name);
-	while (!said(path, label, log, ret)) {
-		if (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 ||
-		    ended.si_pid || !wait_step(end_ns))
-			return bench_fail(err, -ETIMEDOUT, "it does not start: %.400s", log);
-	}
-	return 0;
+	f = fopen(path, "re");
+	log[f ? fread(log, 1, LOG_BYTES_MAX - 1, f) : 0] = 0;
+}
+
+/* One step of waiting for @s: false when it has ended or has had its time. */
+static bool still_starts(const struct server *s, uint64_t end_ns)
+{
+	siginfo_t ended = {};
+
+	return waitid(P_PID, (id_t)s->pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       !ended.si_pid && wait_step(end_ns);
+}
+
+int bench_await(const struct server_place *at, const char *name, const char *label,
+		const struct server *s, char err[SERVER_ERR_BYTES], uint64_t *ret)
+{
+	uint64_t end_ns = wait_now_ns() + SERVER_START_MS * 1000000ULL;
+	char log[LOG_BYTES_MAX];
+	const char *found;
+
+	do {
+		read_log(at, name, log);
+		found = strstr(log, label);
+		if (found && sscanf(found + strlen(label), "%" SCNu64, ret) == 1)
+			return 0;
+	} while (still_starts(s, end_ns));
+	return bench_fail(err, -ETIMEDOUT, "it does not start: %.400s", log);
+}
+
+static bool accepts(uint16_t port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons(port),
+				.sin_addr = {htonl(INADDR_LOOPBACK)}};
+	_cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+}
+
+int bench_await_port(const struct server_place *at, const char *name, const struct server *s,
+		     char err[SERVER_ERR_BYTES])
+{
+	uint64_t end_ns = wait_now_ns() + SERVER_START_MS * 1000000ULL;
+	char log[LOG_BYTES_MAX];
+
+	do {
+		if (accepts(s->port))
+			return 0;
+	} while (still_starts(s, end_ns));
+	read_log(at, name, log);
+	return bench_fail(err, -ETIMEDOUT, "it does not start: %.400s", log);
 }
 
 int server_weir(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],

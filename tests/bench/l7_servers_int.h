@@ -13,8 +13,8 @@
 /* Formats the sentence and returns @r. */
 int bench_fail(char err[SERVER_ERR_BYTES], int r, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* A listening socket on a free port of 127.0.0.1. */
-int bench_listen(bool nonblocking, char err[SERVER_ERR_BYTES], int *ret_fd, uint16_t *ret_port);
+/* A socket on a free port of 127.0.0.1: listening, or only holding the port for one that sets SO_REUSEPORT, too. */
+int bench_socket(bool listening, char err[SERVER_ERR_BYTES], int *ret_fd, uint16_t *ret_port);
 /* Runs this thread, and what it starts from now on, on one processor; below 0: on all. */
 void bench_pin(int cpu);
 /* Writes DIR/NAME. */
@@ -23,8 +23,12 @@ int bench_write(const struct server_place *at, const char *name, const char *tex
 /* Starts @argv on its processor, with its output in DIR/NAME. */
 int bench_start(const struct server_place *at, const char *name, const char *const argv[],
 		char err[SERVER_ERR_BYTES], pid_t *ret);
-/* What DIR/NAME says after @label, once it does; @pid is given up on when it has ended. */
-int bench_await(const struct server_place *at, const char *name, const char *label, pid_t pid,
-		char err[SERVER_ERR_BYTES], uint64_t *ret);
+/* Waits until DIR/NAME has @label, and reads the number behind it; or until the port accepts. Both give up on a server
+ * that has ended, and then say what is in DIR/NAME.
+ */
+int bench_await(const struct server_place *at, const char *name, const char *label,
+		const struct server *s, char err[SERVER_ERR_BYTES], uint64_t *ret);
+int bench_await_port(const struct server_place *at, const char *name, const struct server *s,
+		     char err[SERVER_ERR_BYTES]);
 
 #endif
