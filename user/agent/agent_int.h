@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What the parts of the agent share: start.c (life), source.c (load), force.c (apply, attach), config.c (reload, confirm,
  * mode), limits.c (overrides), lists.c (lists and guard), sweep.c (state tables), status.c and explain.c (what people
- * ask), commands.c (requests).
+ * ask), commands.c (requests); of the request layer request.c (life), request_json.c and ask.c (what people ask),
+ * escalate.c (from there to the block list), metrics.c (pages).
  */
 #ifndef WEIR_AGENT_INT_H
 #define WEIR_AGENT_INT_H
@@ -14,9 +15,12 @@
 #include "user/agent/clock.h"
 #include "user/agent/guard.h"
 #include "user/agent/meter.h"
+#include "user/agent/request_meter.h"
 #include "user/agent/state.h"
 #include "user/config/conf.h"
 #include "user/datapath/datapath.h"
+#include "user/http/http.h"
+#include "user/l7/engine.h"
 
 #define WEIR_CONF_TEXT_MAX (16 << 20) /* as weir check */
 #define WEIR_OVERRIDES_MAX 256
@@ -92,9 +96,29 @@ struct weir_sweeper {
 	__u64 loud_again_ns; /* not before */
 };
 
+/* What became of an address that the request layer wanted blocked; the name is a metric's label. Append only. */
+#define WEIR_ESCALATIONS(X)                                                                        \
+	X(BLOCKED, "blocked")                                                                      \
+	X(WOULD, "would")                                                                          \
+	X(PROXY, "refused_proxy")                                                                  \
+	X(ALLOWED, "refused_allowed")                                                              \
+	X(GUARDED, "refused_guarded")                                                              \
+	X(SPECIAL, "refused_special")                                                              \
+	X(UNSEEN, "refused_unseen")                                                                \
+	X(NO_PACKETS, "refused_no_packet_layer")                                                   \
+	X(FULL, "refused_list_full")                                                               \
+	X(FAILED, "failed")
+enum weir_escalation {
+#define X(symbol, name) WEIR_ESCALATION_##symbol,
+	WEIR_ESCALATIONS(X)
+#undef X
+		WEIR_ESCALATION_MAX
+};
+#define WEIR_ESCALATION_ORIGIN "escalation" /* of block entries: "escalation:RULE" */
+
 struct weir_agent {
 	struct event_base *base;
-	struct event *signals[4], *tick, *rescan, *watch, *ring;
+	struct event *signals[4], *tick, *rescan, *watch, *ring, *l7_events;
 	int watch_fd;
 	int lock_fd;
 	struct weir_admin *admin;
@@ -116,7 +140,20 @@ struct weir_agent {
 	__s64 reverted_s;     /* when that was found */
 	char last_error[512]; /* of the last reload that failed; "" after one that did not */
 
-	struct weir_datapath *dp;
+	struct weir_datapath *dp;     /* NULL: the request layer alone */
+	struct weir_l7 *l7;	      /* NULL: neither listeners nor request limits so far */
+	struct weir_l7_worker *asker; /* for the agent's own questions */
+	struct weir_http *http;
+	bool http_started;
+	struct weir_request_meter request;
+	struct weir_http_stats http_seen; /* as of the last tick */
+	struct weir_acting untrusted,
+		pathless; /* forwarded headers that were ignored; proxies that tell too little */
+	__u64 escalations[WEIR_ESCALATION_MAX];
+	__u64 generation; /* configurations put in force by this process */
+	__s64 reloaded_s; /* the last that came from the file */
+	bool ready;	  /* all is in force, and the loop runs */
+	bool forgetful; /* no packet layer, and no state file that could be written: by nature, not by failure */
 	struct weir_state *state;
 	struct weir_book *book;
 	__u64 next_expiry_ns; /* 0 = none */
@@ -134,6 +171,7 @@ struct weir_agent {
 	__u64 store_again_ns;
 
 	struct weir_meter meter;
+	struct weir_acting acting[WEIR_STATS_MAX]; /* of packet limits, by counter index */
 	struct weir_event_log *events;
 	__u64 events_unwritten;
 	struct weir_sweeper sweep;
@@ -143,6 +181,8 @@ struct weir_agent {
 
 /* --- start.c ---- */
 void weir_agent_note(struct weir_agent *a, const char *text);
+/* Writes an event to the log and to those who follow. */
+void weir_agent_tell(struct weir_agent *a, const struct weir_event_record *r);
 
 /* --- source.c ---- */
 void weir_source_done(struct weir_source *s);
@@ -170,6 +210,64 @@ enum weir_mode weir_agent_mode(const struct weir_agent *a, const struct weir_con
 int weir_agent_force_mode(struct weir_agent *a, struct weir_error *e);
 /* Interfaces that came back; returns how many are still missing. */
 int weir_agent_attach_missing(struct weir_agent *a);
+
+/* What a configuration asks for. */
+bool weir_agent_wants_packets(const struct weir_conf *c);
+bool weir_agent_wants_requests(const struct weir_conf *c);
+/* -EINVAL: neither. */
+int weir_agent_check_work(const struct weir_conf *c, struct weir_error *e);
+/* Of the policy in the kernel; without one, how many have been put in force. */
+__u64 weir_agent_generation(const struct weir_agent *a);
+
+/* --- request.c ---- */
+/* Makes the engine and opens the listeners that @conf has, before anything of it is in force. */
+int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
+			     struct weir_error *e);
+/* From what is in force to @conf, or nothing. @listeners: them too, not limits alone. */
+int weir_agent_change_requests(struct weir_agent *a, const struct weir_conf *conf, bool listeners,
+			       struct weir_error *e);
+/* Back to a->conf, after another part has failed. */
+void weir_agent_undo_requests(struct weir_agent *a, bool listeners);
+/* Answers from now on. */
+int weir_agent_start_requests(struct weir_agent *a, struct weir_error *e);
+void weir_agent_stop_requests(struct weir_agent *a);
+void weir_agent_tick_requests(struct weir_agent *a, const struct weir_now *now);
+/* A packet of @source was over @limit. */
+void weir_agent_suspect(struct weir_agent *a, const char *limit, const struct weir_prefix *source);
+/* "127.0.0.1:9470 nginx, unix:/run/a.sock caddy": for the log; "" = none. */
+const char *weir_agent_listeners_text(struct weir_agent *a, char *buf, size_t size);
+
+/* --- request_json.c ---- */
+/* NULL: there is no request layer. @whole: for status, else for top. */
+json_t *weir_agent_request_json(struct weir_agent *a, bool whole);
+json_t *weir_agent_request_limits_json(struct weir_agent *a);
+/* What the request layer knows of one client; NULL: there is no such layer. */
+struct weir_asked;
+json_t *weir_agent_inspect_json(struct weir_agent *a, const struct weir_asked *q);
+/* The limit's overrides by command; NULL: none. */
+json_t *weir_agent_overrides_json(const struct weir_agent *a, const char *limit);
+void weir_agent_degraded_requests(struct weir_agent *a, json_t *list);
+
+/* --- ask.c ---- */
+json_t *weir_agent_ask(struct weir_agent *a, const json_t *request);
+/* "ip", "api_key", "user" of a request; all may be missing. */
+struct weir_asked {
+	struct weir_prefix ip;
+	struct weir_l7_who who;
+	const char *words; /* "192.0.2.1", "user bob", "this API key"; NULL: nobody is named */
+	char text[160];
+	char by[160]; /* the same as options of a command: "--ip 192.0.2.1" */
+};
+int weir_asked_read(const json_t *request, struct weir_asked *ret, struct weir_error *e);
+
+/* --- escalate.c ---- */
+void weir_agent_escalate(struct weir_agent *a, const struct weir_l7_event *event);
+const char *weir_escalation_name(enum weir_escalation r);
+bool weir_is_escalation(const struct weir_book_entry *e);
+
+/* --- metrics.c ---- */
+/* weir_http_page_fn, for the listeners of profile metrics. */
+char *weir_agent_page(void *agent, const char *path, unsigned *ret_status, size_t *ret_n);
 
 /* --- config.c ---- */
 /* Reads the file anew. @ret (may be NULL) gets "changes" and "problems". */
@@ -274,7 +372,9 @@ json_t *weir_agent_loud_json(struct weir_agent *a, const struct weir_now *now);
 json_t *weir_agent_status(struct weir_agent *a);
 json_t *weir_agent_top(struct weir_agent *a);
 json_t *weir_agent_limits_json(struct weir_agent *a);
-json_t *weir_agent_explain(struct weir_agent *a, const struct weir_prefix *who);
+json_t *weir_agent_explain(struct weir_agent *a, const struct weir_asked *q);
+/* Why this host or instance is not ready to be relied upon; NULL: it is. */
+const char *weir_agent_unready(struct weir_agent *a, char *buf, size_t size);
 /* Counter index and policy index of a limit in force; false if there is none. */
 bool weir_agent_find_limit(const struct weir_agent *a, const char *name, unsigned *ret_stat,
 			   unsigned *ret_limit);

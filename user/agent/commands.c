@@ -43,19 +43,24 @@ static json_t *on_top(struct weir_agent *a, struct weir_client *c, const json_t 
 
 static json_t *on_explain(struct weir_agent *a, struct weir_client *c, const json_t *request)
 {
-	const char *text = weir_json_text_of(request, "address");
-	struct weir_prefix p;
-	char right[96];
+	struct weir_error e = {};
+	struct weir_asked q;
+	int r = weir_asked_read(request, &q, &e);
 
 	(void)c;
-	if (!text || weir_prefix_parse(text, strlen(text), true, &p) < 0 ||
-	    p.len != (p.family == 4 ? 32 : 128)) {
-		(void)snprintf(right, sizeof(right),
-			       "%.48s is no address (198.51.100.7, 2001:db8::1)",
-			       text ? text : "nothing");
-		return weir_reply_error(-EINVAL, right);
-	}
-	return weir_agent_explain(a, &p);
+	if (r == 0 && !q.words)
+		r = weir_error_set(&e, -EINVAL, "explain needs \"ip\", \"api_key\" or \"user\"");
+	if (r == 0 && !q.who.ip && !a->l7)
+		r = weir_error_set(&e, -ENOENT,
+				   "this agent has no request layer (no listeners and no "
+				   "request_limits): it knows addresses only");
+	return r < 0 ? weir_reply_error(r, e.text) : weir_agent_explain(a, &q);
+}
+
+static json_t *on_request(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	(void)c;
+	return weir_agent_ask(a, request);
 }
 
 static json_t *on_events(struct weir_agent *a, struct weir_client *c, const json_t *request)
@@ -64,7 +69,8 @@ static json_t *on_events(struct weir_agent *a, struct weir_client *c, const json
 	json_t *reply, *list = json_array();
 	unsigned stat, index;
 
-	if (limit && !weir_agent_find_limit(a, limit, &stat, &index)) {
+	if (limit && !weir_agent_find_limit(a, limit, &stat, &index) &&
+	    !(a->l7 && weir_l7_has_limit(a->l7, limit))) {
 		char text[128];
 
 		json_decref(list);
@@ -84,7 +90,7 @@ static json_t *on_events(struct weir_agent *a, struct weir_client *c, const json
 	weir_json_set(reply, "events", list);
 	weir_json_set_u64(reply, "suppressed", a->events->suppressed);
 	weir_json_set_u64(reply, "capped", a->meter.now.events_capped);
-	weir_json_set_u64(reply, "lost", a->meter.now.events_lost);
+	weir_json_set_u64(reply, "lost", a->meter.now.events_lost + a->request.now.events_lost);
 	if (weir_json_bool_of(request, "follow") && c && weir_client_follow(c, limit) < 0) {
 		json_decref(reply);
 		return weir_reply_error(-ENOMEM, NULL);
@@ -99,6 +105,7 @@ static json_t *on_limits(struct weir_agent *a, struct weir_client *c, const json
 	(void)c;
 	(void)request;
 	weir_json_set(reply, "limits", weir_agent_limits_json(a));
+	weir_json_set(reply, "request_limits", weir_agent_request_limits_json(a));
 	return reply;
 }
 
@@ -147,32 +154,48 @@ static json_t *on_limit_unset(struct weir_agent *a, struct weir_client *c, const
 	return finish(reply, r, &e);
 }
 
+/* The packet layer's limit of that name; false if there is none. */
+static bool reset_packet_limit(struct weir_agent *a, const char *name, const struct weir_asked *q,
+			       int *ret_r, struct weir_error *e)
+{
+	unsigned stat, limit;
+	struct weir_tables t;
+
+	if (!weir_agent_find_limit(a, name, &stat, &limit))
+		return false;
+	if (q->words && !q->who.ip)
+		*ret_r = weir_error_set(e, -EINVAL,
+					"%s limits packets, which have an address only (--ip ADDR)",
+					name);
+	else if (!weir_datapath_tables(a->dp, &t))
+		*ret_r = weir_error_set(e, -EAGAIN, "there is no state table yet");
+	else
+		weir_table_reset(&t, limit, q->who.ip ? &q->ip.addr : NULL,
+				 q->who.ip ? q->ip.family : 0);
+	return true;
+}
+
 static json_t *on_limit_reset(struct weir_agent *a, struct weir_client *c, const json_t *request)
 {
-	const char *name = weir_json_text_of(request, "name"),
-		   *ip = weir_json_text_of(request, "ip");
-	unsigned stat, limit;
-	struct weir_prefix p;
-	struct weir_tables t;
-	char text[160];
+	const char *name = weir_json_text_of(request, "name");
+	json_t *reply = weir_reply_ok();
+	struct weir_error e = {};
+	struct weir_asked q;
+	size_t n = 0;
+	int r = weir_asked_read(request, &q, &e);
 
-	if (!name || !weir_agent_find_limit(a, name, &stat, &limit)) {
-		(void)snprintf(text, sizeof(text), "no limit is called %.32s (weir limit list)",
-			       name ? name : "(nothing)");
-		return weir_reply_error(-EINVAL, text);
+	if (r == 0 && name && a->l7 && weir_l7_has_limit(a->l7, name)) {
+		r = weir_l7_reset(a->asker, name, q.words ? &q.who : NULL, &n, &e);
+		weir_json_set_u64(reply, "forgotten", n);
+	} else if (r == 0 && (!name || !reset_packet_limit(a, name, &q, &r, &e))) {
+		r = weir_error_set(&e, -EINVAL, "no limit is called %.32s (weir limit list)",
+				   name ? name : "(nothing)");
 	}
-	if (ip && (weir_prefix_parse(ip, strlen(ip), true, &p) < 0 ||
-		   p.len != (p.family == 4 ? 32 : 128))) {
-		(void)snprintf(text, sizeof(text),
-			       "%.48s is no address (198.51.100.7, 2001:db8::1)", ip);
-		return weir_reply_error(-EINVAL, text);
-	}
-	if (!weir_datapath_tables(a->dp, &t))
-		return weir_reply_error(-EAGAIN, "there is no state table yet");
-	weir_table_reset(&t, limit, ip ? &p.addr : NULL, ip ? p.family : 0);
-	weir_log(WEIR_LOG_NOTICE, "limit-reset", "limit", "s", name, "source", "s", ip ? ip : "all",
-		 "who", "s", c ? weir_client_who(c) : NULL, NULL);
-	return weir_reply_ok();
+	if (r == 0)
+		weir_log(WEIR_LOG_NOTICE, "limit-reset", "limit", "s", name, "source", "s",
+			 q.words ? q.words : "all", "who", "s", c ? weir_client_who(c) : NULL,
+			 NULL);
+	return finish(reply, r, &e);
 }
 
 static json_t *on_limit_diff(struct weir_agent *a, struct weir_client *c, const json_t *request)
@@ -235,11 +258,17 @@ static json_t *on_detach(struct weir_agent *a, struct weir_client *c, const json
 {
 	const char *only = weir_json_text_of(request, "interface");
 	struct weir_attachment at[WEIR_INTERFACES_MAX];
-	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), r = 0;
 	json_t *reply = weir_reply_ok(), *list = json_array();
 	struct weir_error e = {};
+	int n = 0, r = 0;
 
 	weir_json_set(reply, "detached", list);
+	if (a->dp)
+		n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX);
+	else
+		r = weir_error_set(&e, -ENOENT,
+				   "this agent has no packet layer (interfaces: []): nothing is "
+				   "attached");
 	for (int i = 0; i < n && i < WEIR_INTERFACES_MAX && r == 0; i++) {
 		if (!at[i].attached || (only && strcmp(only, at[i].ifname) != 0))
 			continue;
@@ -268,7 +297,7 @@ static const struct {
 	{"limit_unset", on_limit_unset}, {"limit_reset", on_limit_reset},
 	{"limit_diff", on_limit_diff},	 {"mode", on_mode},
 	{"reload", on_reload},		 {"confirm", on_confirm},
-	{"detach", on_detach},
+	{"detach", on_detach},		 {"request", on_request},
 };
 
 json_t *weir_agent_handle(void *agent, struct weir_client *client, const json_t *request)

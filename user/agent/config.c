@@ -16,7 +16,7 @@ static void keep(struct weir_agent *a, const char *key, const json_t *value)
 {
 	_cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
 
-	if (weir_state_set(a->state, key, text) == 0)
+	if (a->forgetful || weir_state_set(a->state, key, text) == 0)
 		return;
 	a->unkept = true;
 	(void)snprintf(a->store_error, sizeof(a->store_error), "%s", weir_state_why(a->state));
@@ -218,7 +218,7 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 	struct weir_changes c = {.list = lines};
 	struct weir_attachment at[WEIR_INTERFACES_MAX], now[WEIR_INTERFACES_MAX];
 	struct weir_loaded l = {};
-	int n_at = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), n_now;
+	int n_at = a->dp ? weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX) : 0, n_now = 0;
 	const char *restart;
 	size_t i;
 	json_t *line;
@@ -227,6 +227,8 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 	log_problems(l.problems);
 	if (ret && l.problems)
 		weir_json_set(ret, "problems", json_incref(l.problems));
+	if (r == 0)
+		r = weir_agent_check_work(l.conf, e);
 	restart = r == 0 ? weir_describe_needs_restart(a->conf, l.conf) : NULL;
 	if (restart)
 		r = weir_error_set(e, -EINVAL,
@@ -242,7 +244,8 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 	weir_loaded_done(&l);
 	if (r < 0)
 		return r;
-	n_now = weir_datapath_attachments(a->dp, now, WEIR_INTERFACES_MAX);
+	if (a->dp)
+		n_now = weir_datapath_attachments(a->dp, now, WEIR_INTERFACES_MAX);
 	say_attached(at, n_at, now, n_now, "attached", &c);
 	say_attached(now, n_now, at, n_at, "detached", &c);
 	json_array_foreach(lines, i, line)
@@ -325,7 +328,7 @@ int weir_agent_reload(struct weir_agent *a, __u64 confirm_ns, json_t *ret, struc
 		after_reload(a, &previous, confirm_ns);
 		weir_log(WEIR_LOG_NOTICE, "reloaded", "path", "s",
 			 a->source.path ? a->source.path : "built-in defaults", "generation", "u",
-			 (unsigned long long)weir_datapath_policy(a->dp)->generation, NULL);
+			 (unsigned long long)weir_agent_generation(a), NULL);
 	} else {
 		(void)weir_str_copy(a->last_error, sizeof(a->last_error),
 				    e->text); /* cut if long: the log has it all */

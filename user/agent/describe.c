@@ -208,6 +208,7 @@ size_t weir_describe_diff(const struct weir_conf *from, const struct weir_conf *
 		   to->n_allow_files);
 	diff_texts(&d, "lists.block_files", from->block_files, from->n_block_files, to->block_files,
 		   to->n_block_files);
+	d.n += weir_describe_request_diff(from, to, fn, arg);
 	if (weir_describe_needs_restart(from, to))
 		say(&d, "%s: changed, takes effect at a restart",
 		    weir_describe_needs_restart(from, to));
@@ -233,6 +234,9 @@ const char *weir_describe_needs_restart(const struct weir_conf *from, const stru
 		return "admin.group";
 	if (from->attach != to->attach)
 		return "attach";
+	if (from->attach != WEIR_ATTACH_EXTERNAL && !from->n_interfaces != !to->n_interfaces)
+		return to->n_interfaces ? "interfaces (from none to some)"
+					: "interfaces (from some to none)";
 	if (from->xdp_mode != to->xdp_mode)
 		return "xdp_mode";
 	if (from->packet_sources_bytes != to->packet_sources_bytes)

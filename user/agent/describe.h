@@ -19,7 +19,10 @@ const char *weir_describe_limit(const struct weir_conf_limit *l,
 const char *weir_describe_per(const struct weir_conf_limit *l, char buf[static WEIR_DESCRIBE_MAX]);
 
 typedef void (*weir_describe_fn)(void *arg, const char *line);
-/* Calls @fn for each difference; returns how many. Lists made of files are compared by weir_book_compare, not here. */
+/* The request layer's part of it, from describe_request.c. */
+size_t weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
+				  weir_describe_fn fn, void *arg);
+/* Calls @fn for each difference of both layers; returns how many. Lists made of files are compared by weir_book_compare, not here. */
 size_t weir_describe_diff(const struct weir_conf *from, const struct weir_conf *to,
 			  weir_describe_fn fn, void *arg);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* `weir explain ADDR`: all that is known of one source, what would happen to its next packet and why, until when, and
- * the command that lifts it. Called by commands.c.
+/* `weir explain`: all that is known of one source, what would happen to its next packet and why, until when, and the
+ * command that lifts it; and what the request layer knows of a client. Called by commands.c.
  */
 #include <string.h>
 
@@ -168,10 +168,13 @@ static void decide(struct weir_agent *a, const struct weir_prefix *who,
 	if (block && (!guard || (block->flags & WEIR_ENTRY_FORCE))) {
 		v->what = "drop";
 		v->until_ns = block->expires_ns;
-		(void)snprintf(v->why, sizeof(v->why), "%s is on the block list (%.200s%s%s)",
+		(void)snprintf(v->why, sizeof(v->why), "%s is on the block list (%.200s%s%s)%s",
 			       weir_prefix_format(&block->prefix, text),
 			       weir_agent_entry_where(block, where, sizeof(where)),
-			       block->reason ? ": " : "", weir_shared_text_get(block->reason));
+			       block->reason ? ": " : "", weir_shared_text_get(block->reason),
+			       weir_is_escalation(block)
+				       ? "; its client sees time-outs, not refusals"
+				       : "");
 		lift_command(WEIR_LIST_BLOCK, block, v->lift, sizeof(v->lift));
 		return;
 	}
@@ -186,7 +189,8 @@ static void decide(struct weir_agent *a, const struct weir_prefix *who,
 	}
 }
 
-json_t *weir_agent_explain(struct weir_agent *a, const struct weir_prefix *who)
+/* What the packet layer would do with the next packet of @who, into @o. */
+static void explain_packets(struct weir_agent *a, const struct weir_prefix *who, json_t *o)
 {
 	const struct weir_book_entry *first[WEIR_LIST_MAX] = {};
 	struct weir_limit_state st[WEIR_LIMITS_MAX];
@@ -194,10 +198,8 @@ json_t *weir_agent_explain(struct weir_agent *a, const struct weir_prefix *who)
 	struct verdict v = {.what = "pass"};
 	struct weir_tables t;
 	char text[WEIR_PREFIX_STRLEN];
-	json_t *o = weir_reply_ok();
 	int n = 0;
 
-	weir_json_set_text(o, "address", weir_prefix_format(who, text));
 	weir_json_set(o, "lists", matching(a, who, now.mono_ns, first));
 	if (weir_datapath_tables(a->dp, &t))
 		n = weir_table_lookup(&t, &who->addr, who->family, now.mono_ns, st);
@@ -205,7 +207,6 @@ json_t *weir_agent_explain(struct weir_agent *a, const struct weir_prefix *who)
 	weir_json_set_bool(o, "guarded", first[WEIR_LIST_GUARD] != NULL);
 	decide(a, who, first, st, n, now.mono_ns, &v);
 	weir_json_set_text(o, "verdict", v.what);
-	weir_json_set_text(o, "mode", weir_mode_name(a->in_force));
 	weir_json_set_text(o, "why", v.why);
 	weir_json_set_text(o, "lift", v.lift[0] ? v.lift : NULL);
 	if (v.until_ns) {
@@ -218,5 +219,21 @@ json_t *weir_agent_explain(struct weir_agent *a, const struct weir_prefix *who)
 								     WEIR_NS_PER_S),
 						     text));
 	}
+}
+
+json_t *weir_agent_explain(struct weir_agent *a, const struct weir_asked *q)
+{
+	char text[WEIR_PREFIX_STRLEN];
+	json_t *o = weir_reply_ok(), *requests = weir_agent_inspect_json(a, q);
+
+	weir_json_set_text(o, "who", q->words);
+	weir_json_set_text(o, "mode", weir_mode_name(a->in_force));
+	weir_json_set_bool(o, "packets", a->dp != NULL);
+	if (q->who.ip)
+		weir_json_set_text(o, "address", weir_prefix_format(&q->ip, text));
+	if (q->who.ip && a->dp)
+		explain_packets(a, &q->ip, o);
+	if (requests)
+		weir_json_set(o, "request", requests);
 	return o;
 }

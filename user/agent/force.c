@@ -16,6 +16,34 @@ enum weir_mode weir_agent_mode(const struct weir_agent *a, const struct weir_con
 	return a->start_monitor ? WEIR_MODE_MONITOR : conf->mode;
 }
 
+bool weir_agent_wants_packets(const struct weir_conf *c)
+{
+	return c->n_interfaces || c->attach == WEIR_ATTACH_EXTERNAL;
+}
+
+bool weir_agent_wants_requests(const struct weir_conf *c)
+{
+	return c->request.n_listener || c->request.n_limit;
+}
+
+int weir_agent_check_work(const struct weir_conf *c, struct weir_error *e)
+{
+	if (weir_agent_wants_packets(c) || c->request.n_listener)
+		return 0;
+	return weir_error_set(e, -EINVAL,
+			      "%s: names neither interfaces nor listeners, so there would be "
+			      "nothing to do (interfaces: [eth0] or -i eth0 limits packets, "
+			      "http: {listeners: ...} requests)",
+			      c->path ? c->path : "built-in defaults");
+}
+
+__u64 weir_agent_generation(const struct weir_agent *a)
+{
+	const struct weir_policy *p = a->dp ? weir_datapath_policy(a->dp) : NULL;
+
+	return p ? p->generation : a->generation;
+}
+
 /* Does the agent's namespace have @name? Else a sentence with those it has. */
 static int check_interface(const char *name, struct weir_error *e)
 {
@@ -108,10 +136,11 @@ static int attach_wanted(struct weir_agent *a, const struct weir_conf *conf, boo
 int weir_agent_attach_missing(struct weir_agent *a)
 {
 	struct weir_attachment at[WEIR_INTERFACES_MAX];
-	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), missing = 0;
+	int n, missing = 0;
 
-	if (a->conf->attach == WEIR_ATTACH_EXTERNAL)
+	if (!a->dp || a->conf->attach == WEIR_ATTACH_EXTERNAL)
 		return 0;
+	n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX);
 	if (n > WEIR_INTERFACES_MAX)
 		n = WEIR_INTERFACES_MAX;
 	for (size_t i = 0; i < a->conf->n_interfaces; i++) {
@@ -170,13 +199,56 @@ static void log_setup(const struct weir_conf *c)
 	weir_log_open(NULL, c->log_format == WEIR_LOG_JSON, WEIR_LOG_INFO);
 }
 
+/* The packet layer's part: limits and lists in one step. */
+static int apply(struct weir_agent *a, const struct weir_conf *conf, const struct weir_book *book,
+		 struct weir_error *e)
+{
+	struct weir_lists lists = {};
+	int r = 0;
+
+	if (!a->dp)
+		return 0;
+	if (book && weir_book_export(book, &lists) < 0)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	r = weir_datapath_apply(a->dp, conf, weir_agent_mode(a, conf), book ? &lists : NULL, e);
+	weir_book_lists_done(&lists);
+	return r;
+}
+
+/* Three parts that can each fail and be taken back: interfaces, request layer, packet layer. The last cannot be taken
+ * back, so it is the last.
+ */
+static int put_parts(struct weir_agent *a, struct weir_loaded *l, const struct weir_book *book,
+		     bool first, struct weir_error *e)
+{
+	bool whole = l->book != NULL,
+	     attach = a->dp && whole && l->conf->attach != WEIR_ATTACH_EXTERNAL;
+	int r = 0;
+
+	if (attach && !first)
+		r = attach_wanted(a, l->conf, false, e);
+	if (r < 0)
+		return r;
+	if (!first) /* else just made from it */
+		r = weir_agent_change_requests(a, l->conf, whole, e);
+	if (r == 0) {
+		r = apply(a, l->conf, book, e);
+		if (r < 0 && !first)
+			weir_agent_undo_requests(a, whole);
+	}
+	if (r < 0 && attach && !first)
+		detach_unwanted(a, a->conf);
+	if (r == 0 && attach && first)
+		r = attach_wanted(a, l->conf, true, e);
+	return r;
+}
+
 /* Puts @l in force (its conf and lists are taken over). @first: before anything is attached. */
 int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool first,
 			    struct weir_error *e)
 {
 	_cleanup_(weir_book_freep) struct weir_book *book = NULL;
 	enum weir_mode mode = weir_agent_mode(a, l->conf);
-	struct weir_lists lists = {};
 	bool external = l->conf->attach == WEIR_ATTACH_EXTERNAL;
 	int r = 0;
 
@@ -186,18 +258,8 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 			return weir_error_set(e, r, "out of memory");
 		r = weir_agent_check_room(book, e);
 	}
-	if (r == 0 && book && weir_book_export(book, &lists) < 0)
-		r = weir_error_set(e, -ENOMEM, "out of memory");
-	if (r == 0 && l->book && !first && !external)
-		r = attach_wanted(a, l->conf, false, e);
-	if (r == 0) {
-		r = weir_datapath_apply(a->dp, l->conf, mode, book ? &lists : NULL, e);
-		if (r < 0 && l->book && !first && !external)
-			detach_unwanted(a, a->conf);
-	}
-	if (r == 0 && first && !external)
-		r = attach_wanted(a, l->conf, true, e);
-	weir_book_lists_done(&lists);
+	if (r == 0)
+		r = put_parts(a, l, book, first, e);
 	if (r < 0)
 		return r;
 	weir_conf_free(a->conf);
@@ -205,10 +267,14 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 	if (book) { /* a whole load, not a change of one limit */
 		weir_agent_set_book(a, &book);
 		a->detached = false;
-		if (!external)
+		if (a->dp && !external)
 			detach_unwanted(a, a->conf);
+		a->reloaded_s = weir_now().wall_s;
 	}
+	a->generation++;
 	a->applied_s = weir_now().wall_s;
+	if (a->l7)
+		weir_l7_set_mode(a->l7, mode);
 	set_in_force(a, mode, a->applied_s);
 	log_setup(a->conf);
 	weir_agent_sweep_pace(a);
@@ -218,10 +284,12 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 int weir_agent_force_mode(struct weir_agent *a, struct weir_error *e)
 {
 	enum weir_mode mode = weir_agent_mode(a, a->conf);
-	int r = weir_datapath_set_mode(a->dp, mode, e);
+	int r = a->dp ? weir_datapath_set_mode(a->dp, mode, e) : 0;
 
 	if (r < 0)
 		return r;
+	if (a->l7)
+		weir_l7_set_mode(a->l7, mode);
 	set_in_force(a, mode, weir_now().wall_s);
 	weir_log(WEIR_LOG_NOTICE, "mode", "mode", "s", weir_mode_name(mode), "why", "s",
 		 a->mode.set	    ? a->mode.why

@@ -124,7 +124,8 @@ static bool is_origin(const char *s)
 		if (!isalnum((unsigned char)s[i]) && !strchr("._-", s[i]))
 			return false;
 	return n && n < WEIR_STATE_NAME_MAX && strcmp(s, "command") != 0 &&
-	       strcmp(s, "file") != 0 && strcmp(s, "list-file") != 0 && strcmp(s, "guard") != 0;
+	       strcmp(s, WEIR_ESCALATION_ORIGIN) != 0 && strcmp(s, "file") != 0 &&
+	       strcmp(s, "list-file") != 0 && strcmp(s, "guard") != 0;
 }
 
 int weir_list_origin_read(const json_t *request, struct weir_client *c,
@@ -146,11 +147,12 @@ int weir_list_origin_read(const json_t *request, struct weir_client *c,
 		return weir_error_set(e, -EINVAL, "the reason is longer than %d bytes",
 				      WEIR_STATE_REASON_MAX - 1);
 	if (name && !is_origin(name))
-		return weir_error_set(e, -EINVAL,
-				      "origin \"%.64s\": letters, digits, dot, dash and "
-				      "underscore, at most %d, and not command, file, "
-				      "list-file or guard (load FILE --origin NAME gives one)",
-				      name, WEIR_STATE_NAME_MAX - 1);
+		return weir_error_set(
+			e, -EINVAL,
+			"origin \"%.64s\": letters, digits, dot, dash and "
+			"underscore, at most %d, and not command, file, "
+			"list-file, guard or escalation (load FILE --origin NAME gives one)",
+			name, WEIR_STATE_NAME_MAX - 1);
 	if (for_s > FOR_MAX_S)
 		return weir_error_set(
 			e, -EINVAL, "--for is longer than a hundred years; leave it out for ever");
@@ -302,6 +304,14 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 	return r < 0 ? weir_reply_error(r, e.text) : TAKE_PTR(reply);
 }
 
+/* "escalation" stands for "escalation:RULE" of every rule. */
+static bool has_origin(const char *name, const char *origin)
+{
+	size_t n = strlen(origin);
+
+	return !strncmp(name, origin, n) && (!name[n] || name[n] == ':');
+}
+
 struct which {
 	enum weir_list list;
 	const struct weir_prefix *prefix; /* NULL = any */
@@ -314,7 +324,7 @@ static bool is_which(const void *arg, enum weir_list list, const struct weir_boo
 
 	return list == w->list && e->origin == WEIR_ORIGIN_COMMAND &&
 	       (!w->prefix || !weir_prefix_compare(w->prefix, &e->prefix)) &&
-	       (!w->origin || !strcmp(w->origin, weir_shared_text_get(e->name)));
+	       (!w->origin || has_origin(weir_shared_text_get(e->name), w->origin));
 }
 
 /* What still lists @p, or covers it, after a deletion. */
@@ -425,24 +435,38 @@ json_t *weir_agent_lists_json(const struct weir_agent *a)
 	for (int l = 0; l < WEIR_LIST_MAX; l++) {
 		const struct weir_book_list *list = &a->book->list[l];
 		json_t *counts = json_object();
-		__u64 by[WEIR_ORIGIN_MAX] = {};
+		__u64 by[WEIR_ORIGIN_MAX] = {}, escalated = 0;
 
-		for (size_t i = 0; i < list->n; i++)
+		for (size_t i = 0; i < list->n; i++) {
 			by[list->item[i].origin]++;
+			escalated += weir_is_escalation(&list->item[i]);
+		}
 		weir_json_set_u64(counts, "total", list->n);
 		weir_json_set_u64(counts, "ipv4", weir_book_count(a->book, (enum weir_list)l, 4));
 		weir_json_set_u64(counts, "ipv6", weir_book_count(a->book, (enum weir_list)l, 6));
 		weir_json_set_u64(counts, "room", WEIR_LIST_ROOM);
 		for (int i = WEIR_ORIGIN_FILE; i < WEIR_ORIGIN_MAX; i++)
 			weir_json_set_u64(counts, weir_origin_name((enum weir_origin)i), by[i]);
+		weir_json_set_u64(counts, WEIR_ESCALATION_ORIGIN, escalated);
 		weir_json_set(o, weir_list_name((enum weir_list)l), counts);
 	}
 	return o;
 }
 
+/* What does not see packets has nothing that a list could act on. */
+static json_t *no_packet_layer(void)
+{
+	return weir_reply_error(-ENOENT,
+				"this agent has no packet layer (interfaces: []), so there is "
+				"nothing that a block or allow list acts on (exempt: in the "
+				"configuration spares requests, and a limit of 0 refuses them)");
+}
+
 json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, const char *cmd,
 				const json_t *request)
 {
+	if (!a->dp && (!strncmp(cmd, "list_", 5) || !strncmp(cmd, "load_", 5)))
+		return no_packet_layer();
 	if (!strcmp(cmd, "list_add"))
 		return add(a, c, request);
 	if (!strcmp(cmd, "list_del"))

@@ -90,6 +90,20 @@ static int try_write(struct weir_agent *a, const struct weir_now *now)
 	return weir_state_set(a->state, "written", weir_clock_format(now->wall_s, text));
 }
 
+/* A file that could be read still says what the mode was. */
+static int forget(struct weir_agent *a, const char *path, struct weir_error *e)
+{
+	bool read;
+
+	if (weir_state_open_reading(path, e->text, &a->state, &read) < 0)
+		return weir_error_set(e, -ENOMEM, "out of memory");
+	if (!a->forgetful)
+		weir_agent_note(a, e->text);
+	a->forgetful = true;
+	*e = (struct weir_error){};
+	return 0;
+}
+
 int weir_agent_open_state(struct weir_agent *a, struct weir_error *e)
 {
 	_cleanup_free_ char *note = NULL;
@@ -100,9 +114,12 @@ int weir_agent_open_state(struct weir_agent *a, struct weir_error *e)
 
 	if (r < 0)
 		return r;
-	r = weir_state_open(path, &a->state, &note, e);
+	if (!a->forgetful)
+		r = weir_state_open(path, &a->state, &note, e);
 	if (r == 0 && note)
 		weir_agent_note(a, note);
+	if (a->forgetful || (r == -EACCES && !weir_agent_wants_packets(a->conf)))
+		return forget(a, path, e);
 	if (weir_disk_refuses(r) || r == -EACCES) {
 		if (weir_state_open_reading(path, e->text, &a->state, &read) < 0)
 			return weir_error_set(e, -ENOMEM, "out of memory");
@@ -146,7 +163,8 @@ void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now)
 {
 	int r = 0;
 
-	if ((!a->unstored && !a->store_error[0]) || now->mono_ns < a->store_again_ns)
+	if (a->forgetful || (!a->unstored && !a->store_error[0]) ||
+	    now->mono_ns < a->store_again_ns)
 		return;
 	a->store_again_ns = now->mono_ns + 10 * WEIR_NS_PER_S;
 	if (!weir_state_writable(a->state))

@@ -55,7 +55,7 @@ static int change_list(struct weir_agent *a, const struct weir_book *from,
 		       const struct weir_book *to, enum weir_list list, struct weir_error *e)
 {
 	struct weir_book_change c = {};
-	int r = weir_book_compare(from, to, list, &c);
+	int r = a->dp ? weir_book_compare(from, to, list, &c) : 0;
 
 	if (r < 0)
 		return weir_error_set(e, r, "out of memory");
@@ -175,8 +175,13 @@ int weir_agent_restore_lists(struct weir_agent *a, const struct weir_now *now, s
 
 int weir_agent_merge_lists(struct weir_agent *a, const struct weir_now *now, struct weir_error *e)
 {
-	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book);
-	int r = book ? restore_into(a, book, NULL, now, e) : -ENOMEM;
+	_cleanup_(weir_book_freep) struct weir_book *book = NULL;
+	int r;
+
+	if (!a->dp)
+		return 0; /* they stay in the file */
+	book = weir_book_copy(a->book);
+	r = book ? restore_into(a, book, NULL, now, e) : -ENOMEM;
 
 	return r < 0 ? r : weir_agent_take_book(a, &book, e);
 }
@@ -206,10 +211,13 @@ static bool move_ends(struct weir_book *book, const struct weir_now *now, __s64 
 int weir_agent_move_lists(struct weir_agent *a, const struct weir_now *now, __s64 step_s,
 			  struct weir_error *e)
 {
-	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book);
+	_cleanup_(weir_book_freep) struct weir_book *book = NULL;
 	bool moved;
 	int r;
 
+	if (!a->dp)
+		return 0;
+	book = weir_book_copy(a->book);
 	if (!book)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	moved = move_ends(book, now, step_s);
@@ -287,7 +295,7 @@ void weir_agent_reconcile(struct weir_agent *a, const struct weir_now *now)
 	enum weir_list list = order[a->reconcile_list % ARRAY_LEN(order)];
 	struct weir_error e = {};
 
-	if (now->mono_ns < a->reconcile_ns)
+	if (!a->dp || now->mono_ns < a->reconcile_ns)
 		return;
 	a->reconcile_ns = now->mono_ns + RECONCILE_NS;
 	a->reconcile_list++;
@@ -372,10 +380,14 @@ int weir_agent_scan_guards(struct weir_agent *a, struct weir_book *book, int tim
 
 int weir_agent_refresh_guards(struct weir_agent *a)
 {
-	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book);
+	_cleanup_(weir_book_freep) struct weir_book *book = NULL;
 	struct weir_error e = {};
-	int r = book ? weir_agent_scan_guards(a, book, 200, &e) : -ENOMEM;
+	int r;
 
+	if (!a->dp)
+		return 0; /* nothing can be blocked */
+	book = weir_book_copy(a->book);
+	r = book ? weir_agent_scan_guards(a, book, 200, &e) : -ENOMEM;
 	if (r == 0)
 		r = weir_agent_take_book(a, &book, &e);
 	if (r < 0)

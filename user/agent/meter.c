@@ -93,6 +93,22 @@ json_t *weir_meter_reasons_json(const struct weir_meter *m, bool would)
 
 /* --- events ---------------------------------------------------------------------------------- */
 
+/* Is there room for one more in this second? */
+static bool may_record(struct weir_event_log *l, __u64 *second, __u64 *in_second,
+		       unsigned per_second, __u64 now_ns)
+{
+	if (now_ns / WEIR_NS_PER_S != *second) {
+		*second = now_ns / WEIR_NS_PER_S;
+		*in_second = 0;
+	}
+	if (*in_second >= per_second) {
+		l->suppressed++;
+		return false;
+	}
+	(*in_second)++;
+	return true;
+}
+
 const struct weir_event_record *weir_events_record(struct weir_event_log *l,
 						   const struct weir_event *event,
 						   const struct weir_limit_name *names,
@@ -100,15 +116,8 @@ const struct weir_event_record *weir_events_record(struct weir_event_log *l,
 {
 	struct weir_event_record *r;
 
-	if (now_ns / WEIR_NS_PER_S != l->second) {
-		l->second = now_ns / WEIR_NS_PER_S;
-		l->in_second = 0;
-	}
-	if (l->in_second >= per_second) {
-		l->suppressed++;
+	if (!may_record(l, &l->second, &l->in_second, per_second, now_ns))
 		return NULL;
-	}
-	l->in_second++;
 	r = &l->item[l->n++ % WEIR_EVENTS_KEPT];
 	*r = (struct weir_event_record){.event = *event, .wall_ms = wall_ms};
 	if (names && event->stat < WEIR_STATS_MAX)
@@ -116,6 +125,33 @@ const struct weir_event_record *weir_events_record(struct weir_event_log *l,
 			       names[event->stat].name);
 	if (!if_indextoname(event->ifindex, r->ifname))
 		(void)snprintf(r->ifname, sizeof(r->ifname), "if%u", event->ifindex);
+	return r;
+}
+
+const struct weir_event_record *weir_events_record_request(struct weir_event_log *l,
+							   const struct weir_l7_event *event,
+							   const char *action, const char *why,
+							   unsigned per_second, __u64 now_ns)
+{
+	struct weir_event_record *r;
+
+	if (!action &&
+	    !may_record(l, &l->request_second, &l->requests_in_second, per_second, now_ns))
+		return NULL;
+	r = &l->item[l->n++ % WEIR_EVENTS_KEPT];
+	*r = (struct weir_event_record){
+		.wall_ms = event->wall_ms,
+		.action = action	   ? action
+			  : event->monitor ? "would-refuse"
+					   : "refuse",
+		.code = action ? NULL : weir_answer_code_text(event->code),
+		.has_client = event->has_client,
+		.client = event->client,
+	};
+	(void)snprintf(r->limit, sizeof(r->limit), "%s", event->limit);
+	if (action)
+		(void)snprintf(r->rule, sizeof(r->rule), "%s", event->rule);
+	(void)snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
 	return r;
 }
 
@@ -177,12 +213,47 @@ static void format_ms(__s64 wall_ms, char buf[static 48])
 	(void)snprintf(buf, 48, "%s.%03dZ", seconds, (int)(wall_ms % 1000));
 }
 
+static json_t *request_event_json(const struct weir_event_record *r)
+{
+	char client[WEIR_PREFIX_STRLEN], when[48];
+	json_t *o = json_object();
+
+	format_ms(r->wall_ms, when);
+	weir_json_set_text(o, "time", when);
+	weir_json_set_text(o, "action", r->action);
+	if (r->rule[0])
+		weir_json_set_text(o, "rule", r->rule);
+	if (r->code)
+		weir_json_set_text(o, "code", r->code);
+	if (r->limit[0])
+		weir_json_set_text(o, "limit", r->limit);
+	if (r->has_client)
+		weir_json_set_text(o, "client", weir_prefix_format(&r->client, client));
+	if (r->why[0])
+		weir_json_set_text(o, "why", r->why);
+	return o;
+}
+
+static void write_request_event(const struct weir_event_record *r)
+{
+	char client[WEIR_PREFIX_STRLEN];
+
+	weir_log(r->rule[0] ? WEIR_LOG_NOTICE : WEIR_LOG_INFO, r->action, "rule", "s",
+		 r->rule[0] ? r->rule : NULL, "code", "s", r->code, "limit", "s",
+		 r->limit[0] ? r->limit : NULL, "client", "s",
+		 r->has_client ? weir_prefix_format(&r->client, client) : NULL, "why", "s",
+		 r->why[0] ? r->why : NULL, NULL);
+}
+
 json_t *weir_event_json(const struct weir_event_record *r)
 {
 	const struct weir_event *e = &r->event;
 	char src[WEIR_PREFIX_STRLEN], dst[WEIR_PREFIX_STRLEN], number[16], flags[48], when[48];
-	json_t *o = json_object();
+	json_t *o;
 
+	if (r->action)
+		return request_event_json(r);
+	o = json_object();
 	format_ms(r->wall_ms, when);
 	weir_json_set_text(o, "time", when);
 	weir_json_set_text(o, "action", e->monitor ? "would-drop" : "drop");
@@ -216,6 +287,10 @@ void weir_event_write(const struct weir_event_record *r)
 		dport[8], vlan[8];
 	bool ports = e->sport || e->dport;
 
+	if (r->action) {
+		write_request_event(r);
+		return;
+	}
 	(void)snprintf(sport, sizeof(sport), "%u", e->sport);
 	(void)snprintf(dport, sizeof(dport), "%u", e->dport);
 	(void)snprintf(vlan, sizeof(vlan), "%u", e->vlan);

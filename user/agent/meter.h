@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "user/datapath/datapath.h"
+#include "user/l7/engine.h"
 #include "weir/maps.h"
 
 /* Counters at two moments. */
@@ -33,11 +34,18 @@ json_t *weir_meter_count_json(const struct weir_meter *m, const struct weir_coun
 /* --- events ---- */
 #define WEIR_EVENTS_KEPT 1000
 
+/* Of a packet, or (with an action of its own) of the request layer. */
 struct weir_event_record {
 	struct weir_event event;
 	__s64 wall_ms;
 	char limit[WEIR_NAME_MAX]; /* "" = none */
 	char ifname[16];
+	const char *action; /* NULL = a packet; static */
+	const char *code;   /* of a refused request; static, or NULL */
+	bool has_client;
+	struct weir_prefix client; /* what is blocked, of an escalation */
+	char rule[WEIR_NAME_MAX];  /* of an escalation */
+	char why[160];
 };
 
 struct weir_event_log {
@@ -45,6 +53,7 @@ struct weir_event_log {
 	__u64 n;	  /* ever recorded; the newest is item[(n - 1) % WEIR_EVENTS_KEPT] */
 	__u64 suppressed; /* over the cap */
 	__u64 second, in_second;
+	__u64 request_second, requests_in_second; /* a flood of one layer does not hide the other */
 };
 /* Keeps @event unless @per_second have been kept in this second; NULL if not kept. */
 const struct weir_event_record *weir_events_record(struct weir_event_log *l,
@@ -52,6 +61,11 @@ const struct weir_event_record *weir_events_record(struct weir_event_log *l,
 						   const struct weir_limit_name *names,
 						   unsigned per_second, __u64 now_ns,
 						   __s64 wall_ms);
+/* The same of the request layer. @action NULL: a refusal, under the cap; else an escalation's fate with @why, always kept. */
+const struct weir_event_record *weir_events_record_request(struct weir_event_log *l,
+							   const struct weir_l7_event *event,
+							   const char *action, const char *why,
+							   unsigned per_second, __u64 now_ns);
 /* Record @back from the newest (0 = newest); NULL if there is none. */
 const struct weir_event_record *weir_events_at(const struct weir_event_log *l, __u64 back);
 json_t *weir_event_json(const struct weir_event_record *r);

@@ -7,6 +7,7 @@
 #include <linux/netlink.h>
 #include <poll.h>
 #include <signal.h>
+#include <sodium.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -20,6 +21,9 @@
 
 void weir_agent_note(struct weir_agent *a, const char *text)
 {
+	for (size_t i = 0; i < a->n_notes; i++)
+		if (!strncmp(a->notes[i], text, sizeof(a->notes[i]) - 1))
+			return; /* said already */
 	if (a->n_notes < ARRAY_LEN(a->notes))
 		(void)weir_str_copy(a->notes[a->n_notes++], sizeof(a->notes[0]),
 				    text); /* cut if long */
@@ -40,13 +44,26 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 		weir_agent_stop(a);
 }
 
+static void tick_packets(struct weir_agent *a, const struct weir_now *now)
+{
+	struct weir_counters c;
+
+	if (!a->dp || weir_datapath_counters(a->dp, &c) < 0)
+		return;
+	weir_meter_update(&a->meter, &c, now->mono_ns);
+	for (int i = 0; i < WEIR_STATS_MAX; i++)
+		weir_acting_update(&a->acting[i],
+				   a->meter.now.limit[i].over.packets >
+					   a->meter.before.limit[i].over.packets,
+				   now->wall_s);
+}
+
 void weir_agent_tick(struct weir_agent *a)
 {
 	struct weir_now now = weir_now();
-	struct weir_counters c;
 
-	if (weir_datapath_counters(a->dp, &c) == 0)
-		weir_meter_update(&a->meter, &c, now.mono_ns);
+	tick_packets(a, &now);
+	weir_agent_tick_requests(a, &now);
 	weir_agent_follow_clock(a, &now);
 	weir_agent_deadlines(a, &now);
 	weir_agent_expire(a, &now);
@@ -122,18 +139,8 @@ static bool can_write(int fd)
 	return poll(&p, 1, 0) > 0 && (p.revents & POLLOUT);
 }
 
-static void on_event(void *arg, const struct weir_event *event)
+void weir_agent_tell(struct weir_agent *a, const struct weir_event_record *r)
 {
-	struct weir_agent *a = arg;
-	__u64 wall_ns = weir_clock_ns(CLOCK_REALTIME), now_ns = weir_clock_ns(CLOCK_MONOTONIC);
-	const struct weir_event_record *r;
-
-	if (event->time_ns && event->time_ns < now_ns)
-		wall_ns -= now_ns - event->time_ns;
-	r = weir_events_record(a->events, event, weir_datapath_names(a->dp),
-			       a->conf->events_per_second, now_ns, (__s64)(wall_ns / 1000000));
-	if (!r)
-		return;
 	if (can_write(STDERR_FILENO))
 		weir_event_write(r);
 	else
@@ -146,6 +153,33 @@ static void on_event(void *arg, const struct weir_event *event)
 	}
 }
 
+/* Before the cap on log lines: what a source did counts whether it is written or not. */
+static void suspect(struct weir_agent *a, const struct weir_event *event)
+{
+	const struct weir_limit_name *names = weir_datapath_names(a->dp);
+	struct weir_prefix source = {.addr = event->src,
+				     .family = event->family,
+				     .len = event->family == 4 ? 32 : 128};
+
+	if (names && event->stat < WEIR_STATS_MAX && names[event->stat].live && event->family)
+		weir_agent_suspect(a, names[event->stat].name, &source);
+}
+
+static void on_event(void *arg, const struct weir_event *event)
+{
+	struct weir_agent *a = arg;
+	__u64 wall_ns = weir_clock_ns(CLOCK_REALTIME), now_ns = weir_clock_ns(CLOCK_MONOTONIC);
+	const struct weir_event_record *r;
+
+	suspect(a, event);
+	if (event->time_ns && event->time_ns < now_ns)
+		wall_ns -= now_ns - event->time_ns;
+	r = weir_events_record(a->events, event, weir_datapath_names(a->dp),
+			       a->conf->events_per_second, now_ns, (__s64)(wall_ns / 1000000));
+	if (r)
+		weir_agent_tell(a, r);
+}
+
 static void on_ring(evutil_socket_t fd, short what, void *arg)
 {
 	struct weir_agent *a = arg;
@@ -156,6 +190,25 @@ static void on_ring(evutil_socket_t fd, short what, void *arg)
 }
 
 /* --- start ------------------------------------------------------------------------------------- */
+
+/* Without a packet layer nothing needs root, and what only the disk would keep is not worth a refusal. */
+static bool may_forget(const struct weir_agent *a, int r)
+{
+	return !weir_agent_wants_packets(a->conf) && (r == -EACCES || r == -EPERM);
+}
+
+static int forget(struct weir_agent *a, const char *path, int r)
+{
+	char text[512];
+
+	a->forgetful = true;
+	(void)snprintf(text, sizeof(text),
+		       "%.300s: %s: a mode set by command will not outlive this agent (state_dir: "
+		       "names a folder where this user may write)",
+		       path, strerror(-r));
+	weir_agent_note(a, text);
+	return 0;
+}
 
 /* Makes the directory, also its parent where only that is missing. */
 static int make_state_dir(const char *path, struct weir_error *e)
@@ -185,6 +238,8 @@ static int lock_instance(struct weir_agent *a, struct weir_error *e)
 	int r;
 
 	r = make_state_dir(a->conf->state_dir, e);
+	if (may_forget(a, r)) /* the admin socket keeps a second agent away too */
+		return forget(a, a->conf->state_dir, r);
 	if (weir_disk_refuses(r)) {
 		weir_agent_note(a, e->text); /* the folder of pins has a lock too */
 		return 0;
@@ -200,6 +255,8 @@ static int lock_instance(struct weir_agent *a, struct weir_error *e)
 		weir_agent_note(a, e->text); /* as above */
 		return 0;
 	}
+	if (a->lock_fd < 0 && may_forget(a, -errno))
+		return forget(a, path, -errno);
 	if (a->lock_fd < 0)
 		return weir_error_set(e, -errno, "%s cannot be opened: %s%s", path, strerror(errno),
 				      errno == EACCES ? " (weir run needs root)" : "");
@@ -249,6 +306,24 @@ static int add_event(struct event *ev, const struct timeval *t)
 	return ev && event_add(ev, t) == 0 ? 0 : -ENOMEM;
 }
 
+static int set_up_packet_events(struct weir_agent *a, struct weir_error *e)
+{
+	int r;
+
+	a->watch = event_new(a->base, a->watch_fd, EV_READ | EV_PERSIST, on_watch, a);
+	r = add_event(a->watch, NULL);
+	if (r == 0)
+		r = weir_agent_sweep_start(a);
+	if (r < 0)
+		return weir_error_set(e, r, "out of memory");
+	r = weir_datapath_events_open(a->dp, on_event, a, e);
+	if (r < 0)
+		return r;
+	a->ring = event_new(a->base, weir_datapath_events_fd(a->dp), EV_READ | EV_PERSIST, on_ring,
+			    a);
+	return add_event(a->ring, NULL) < 0 ? weir_error_set(e, -ENOMEM, "out of memory") : 0;
+}
+
 static int set_up_loop(struct weir_agent *a, struct weir_error *e)
 {
 	static const int signals[] = {SIGHUP, SIGTERM, SIGINT, SIGPIPE};
@@ -263,20 +338,9 @@ static int set_up_loop(struct weir_agent *a, struct weir_error *e)
 	a->rescan = evtimer_new(a->base, on_rescan, a);
 	if (r == 0)
 		r = a->rescan ? add_event(a->tick, &second) : -ENOMEM;
-	if (r == 0) {
-		a->watch = event_new(a->base, a->watch_fd, EV_READ | EV_PERSIST, on_watch, a);
-		r = add_event(a->watch, NULL);
-	}
-	if (r == 0)
-		r = weir_agent_sweep_start(a);
 	if (r < 0)
 		return weir_error_set(e, r, "out of memory");
-	r = weir_datapath_events_open(a->dp, on_event, a, e);
-	if (r < 0)
-		return r;
-	a->ring = event_new(a->base, weir_datapath_events_fd(a->dp), EV_READ | EV_PERSIST, on_ring,
-			    a);
-	return add_event(a->ring, NULL) < 0 ? weir_error_set(e, -ENOMEM, "out of memory") : 0;
+	return a->dp ? set_up_packet_events(a, e) : 0;
 }
 
 /* The notes of the datapath, a sentence a line. */
@@ -302,6 +366,8 @@ static int take_over(struct weir_agent *a, const struct weir_agent_options *o,
 	struct weir_now now = weir_now();
 	int r;
 
+	if (!weir_agent_wants_packets(l->conf))
+		return weir_agent_put_in_force(a, l, true, e);
 	r = weir_datapath_open(l->conf, &a->dp, e);
 	if (r < 0)
 		return r;
@@ -331,6 +397,8 @@ static int start(struct weir_agent *a, const struct weir_agent_options *o, struc
 	if (weir_source_read(o->conf_path, &a->source, e) < 0)
 		return -EINVAL; /* a file that is not there is a wrong configuration */
 	r = load_first(a, &first, e);
+	if (r == 0)
+		r = weir_agent_check_work(first.conf, e);
 	if (r == 0) {
 		a->conf = TAKE_PTR(first.conf);
 		weir_log_open(NULL, a->conf->log_format == WEIR_LOG_JSON, WEIR_LOG_INFO);
@@ -353,11 +421,15 @@ static int start(struct weir_agent *a, const struct weir_agent_options *o, struc
 			a->mode = (struct weir_mode_override){};
 		r = weir_agent_load(a, &a->source, true, true, &l, e);
 	}
+	if (r == 0) /* a wrong address is known before anything is in force */
+		r = weir_agent_open_requests(a, l.conf, e);
 	if (r == 0)
 		r = take_over(a, o, &l, e);
 	weir_loaded_done(&l);
 	if (r == 0)
 		r = set_up_loop(a, e);
+	if (r == 0) /* first of all the limits, then those who ask for them */
+		r = weir_agent_start_requests(a, e);
 	if (r == 0)
 		r = weir_admin_new(a->base, TAKE_FD(fd), a->socket_path, weir_agent_handle, a,
 				   &a->admin, e);
@@ -374,6 +446,8 @@ int weir_agent_start(const struct weir_agent_options *o, struct weir_agent **ret
 
 	if (!a)
 		return weir_error_set(e, -ENOMEM, "out of memory");
+	if (sodium_init() < 0)
+		return weir_error_set(e, -EIO, "libsodium does not start: no random numbers?");
 	a->watch_fd = a->lock_fd = -1;
 	a->start_monitor = o->monitor;
 	a->started_s = weir_now().wall_s;
@@ -384,9 +458,11 @@ int weir_agent_start(const struct weir_agent_options *o, struct weir_agent **ret
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	r = start(a, o, e);
 	if (r < 0) {
-		weir_datapath_abandon(a->dp);
+		if (a->dp)
+			weir_datapath_abandon(a->dp);
 		return r;
 	}
+	a->ready = true;
 	weir_agent_tick(a);
 	*ret = TAKE_PTR(a);
 	return 0;
@@ -403,6 +479,8 @@ void weir_agent_free(struct weir_agent *a)
 {
 	if (!a)
 		return;
+	a->ready = false;
+	weir_agent_stop_requests(a); /* what is held is answered while all else is there */
 	if (!a->admin && a->socket_path)
 		(void)unlink(a->socket_path); /* bound by us, never served */
 	weir_admin_free(a->admin);
@@ -416,7 +494,8 @@ void weir_agent_free(struct weir_agent *a)
 	if (a->base)
 		event_base_free(a->base);
 	closep(&a->watch_fd);
-	weir_datapath_free(a->dp);
+	if (a->dp)
+		weir_datapath_free(a->dp);
 	weir_state_free(a->state);
 	weir_book_free(a->book);
 	weir_source_done(&a->source);
@@ -447,6 +526,22 @@ void weir_agent_stop(struct weir_agent *a)
 	(void)event_base_loopbreak(a->base); /* fails only for a base that is none */
 }
 
+static void say_ready(struct weir_agent *a)
+{
+	char listeners[1024];
+
+	weir_log(WEIR_LOG_NOTICE, "ready", "instance", "s", a->conf->instance, "mode", "s",
+		 weir_mode_name(a->in_force), "limits", "u", (unsigned long long)a->conf->n_limits,
+		 "request_limits", "u", (unsigned long long)a->conf->request.n_limit, "generation",
+		 "u", (unsigned long long)weir_agent_generation(a), "listeners", "s",
+		 weir_agent_listeners_text(a, listeners, sizeof(listeners))[0] ? listeners : NULL,
+		 "socket", "s", a->socket_path, NULL);
+	weir_notify("READY=1\nSTATUS=%s mode, %zu limits on %zu interfaces, %zu request limits on "
+		    "%zu listeners",
+		    weir_mode_name(a->in_force), a->conf->n_limits, a->conf->n_interfaces,
+		    a->conf->request.n_limit, a->conf->request.n_listener);
+}
+
 int weir_agent_run(const struct weir_agent_options *o)
 {
 	_cleanup_(weir_agent_freep) struct weir_agent *a = NULL;
@@ -459,15 +554,12 @@ int weir_agent_run(const struct weir_agent_options *o)
 		(void)fprintf(stderr, "weir: %s\n", e.text); /* where would its failure be told? */
 		return r == -EINVAL || r == -ENODEV ? 2 : 1;
 	}
-	weir_log(WEIR_LOG_NOTICE, "ready", "instance", "s", a->conf->instance, "mode", "s",
-		 weir_mode_name(a->in_force), "limits", "u", (unsigned long long)a->conf->n_limits,
-		 "generation", "u", (unsigned long long)weir_datapath_policy(a->dp)->generation,
-		 "socket", "s", a->socket_path, NULL);
-	weir_notify("READY=1\nSTATUS=%s mode, %zu limits on %zu interfaces",
-		    weir_mode_name(a->in_force), a->conf->n_limits, a->conf->n_interfaces);
+	say_ready(a);
 	r = weir_agent_loop(a);
 	weir_notify("STOPPING=1");
+	weir_agent_stop_requests(a);
 	weir_log(WEIR_LOG_NOTICE, "stopped", "attached", "s",
-		 "stays: the last limits go on (weir detach ends that)", NULL);
+		 a->dp ? "stays: the last limits go on (weir detach ends that)" : NULL, "requests",
+		 "s", a->conf->request.n_listener ? "nobody judges them now" : NULL, NULL);
 	return r < 0 ? 1 : 0;
 }

@@ -15,7 +15,7 @@
 bool weir_agent_find_limit(const struct weir_agent *a, const char *name, unsigned *ret_stat,
 			   unsigned *ret_limit)
 {
-	const struct weir_limit_name *names = weir_datapath_names(a->dp);
+	const struct weir_limit_name *names = a->dp ? weir_datapath_names(a->dp) : NULL;
 
 	for (unsigned i = 0; names && i < WEIR_STATS_MAX; i++)
 		if (names[i].live && !strncmp(names[i].name, name, WEIR_NAME_MAX)) {
@@ -28,7 +28,7 @@ bool weir_agent_find_limit(const struct weir_agent *a, const char *name, unsigne
 
 const char *weir_agent_limit_at(const struct weir_agent *a, unsigned limit)
 {
-	const struct weir_limit_name *names = weir_datapath_names(a->dp);
+	const struct weir_limit_name *names = a->dp ? weir_datapath_names(a->dp) : NULL;
 
 	for (unsigned i = 0; names && i < WEIR_STATS_MAX; i++)
 		if (names[i].live && names[i].limit == limit)
@@ -48,11 +48,32 @@ static __u64 rest_s(__u64 until_ns, __u64 now_ns)
 	return until_ns > now_ns ? (until_ns - now_ns + WEIR_NS_PER_S - 1) / WEIR_NS_PER_S : 0;
 }
 
+json_t *weir_agent_overrides_json(const struct weir_agent *a, const char *limit)
+{
+	json_t *list = NULL;
+
+	for (size_t i = 0; i < a->n_override; i++) {
+		const struct weir_override *v = &a->override[i];
+		json_t *row;
+
+		if (strcmp(v->limit, limit) != 0)
+			continue;
+		list = list ? list : json_array();
+		row = json_object();
+		weir_json_set_text(row, "key", v->key);
+		weir_json_set_text(row, "value", v->value);
+		weir_json_set_text(row, "who", v->who);
+		set_time(row, "since", v->since_s);
+		(void)json_array_append_new(list, row); /* out of memory: not shown */
+	}
+	return list;
+}
+
 static json_t *limit_json(struct weir_agent *a, const struct weir_conf_limit *l)
 {
 	const struct weir_meter *m = &a->meter;
 	char text[WEIR_DESCRIBE_MAX];
-	json_t *o = json_object(), *over = NULL;
+	json_t *o = json_object(), *over = weir_agent_overrides_json(a, l->name);
 	unsigned stat, limit;
 
 	weir_json_set_text(o, "name", l->name);
@@ -76,20 +97,8 @@ static json_t *limit_json(struct weir_agent *a, const struct weir_conf_limit *l)
 
 		weir_json_set(o, "pass", weir_meter_count_json(m, &now->pass, &before->pass));
 		weir_json_set(o, "over", weir_meter_count_json(m, &now->over, &before->over));
-	}
-	for (size_t i = 0; i < a->n_override; i++) {
-		const struct weir_override *v = &a->override[i];
-		json_t *row;
-
-		if (strcmp(v->limit, l->name) != 0)
-			continue;
-		over = over ? over : json_array();
-		row = json_object();
-		weir_json_set_text(row, "key", v->key);
-		weir_json_set_text(row, "value", v->value);
-		weir_json_set_text(row, "who", v->who);
-		set_time(row, "since", v->since_s);
-		(void)json_array_append_new(over, row); /* out of memory: not shown */
+		if (weir_acting_now(&a->acting[stat], weir_now().wall_s))
+			set_time(o, "acting_since", a->acting[stat].since_s);
 	}
 	if (over)
 		weir_json_set(o, "overridden", over);
@@ -108,7 +117,7 @@ json_t *weir_agent_limits_json(struct weir_agent *a)
 static json_t *interfaces_json(struct weir_agent *a)
 {
 	struct weir_attachment at[WEIR_INTERFACES_MAX];
-	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX);
+	int n = a->dp ? weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX) : 0;
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < a->conf->n_interfaces; i++) {
@@ -143,7 +152,7 @@ static json_t *interfaces_json(struct weir_agent *a)
 static json_t *tables_json(struct weir_agent *a)
 {
 	struct weir_table_use use[64];
-	int n = weir_datapath_memory(a->dp, use, ARRAY_LEN(use));
+	int n = a->dp ? weir_datapath_memory(a->dp, use, ARRAY_LEN(use)) : 0;
 	json_t *list = json_array();
 
 	for (int i = 0; i < n && i < (int)ARRAY_LEN(use); i++) {
@@ -166,7 +175,7 @@ static json_t *sources_json(struct weir_agent *a)
 	struct weir_tables t = {};
 	json_t *o = json_object();
 
-	if (weir_datapath_tables(a->dp, &t)) {
+	if (a->dp && weir_datapath_tables(a->dp, &t)) {
 		weir_json_set_u64(o, "slots4", t.t4 ? (__u64)t.buckets4 * WEIR_WAYS : 0);
 		weir_json_set_u64(o, "slots6", t.t6 ? (__u64)t.buckets6 * WEIR_WAYS : 0);
 	}
@@ -265,8 +274,8 @@ static void degraded_attachments(struct weir_agent *a, const json_t *interfaces,
 			    weir_json_text_of(o, "note") ? ": " : "",
 			    weir_json_text_of(o, "note") ? weir_json_text_of(o, "note") : "");
 	}
-	if (!a->conf->n_interfaces)
-		say(list, "no interface is configured: nothing is protected");
+	if (a->dp && !a->conf->n_interfaces)
+		say(list, "no interface is configured: no packet is judged");
 }
 
 static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
@@ -278,6 +287,7 @@ static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
 	__u64 full = weir_meter_rate(&a->meter, c->bucket_full, b->bucket_full);
 
 	degraded_attachments(a, interfaces, list);
+	weir_agent_degraded_requests(a, list);
 	if (a->refused_text)
 		say(list,
 		    "%s was not confirmed: the configuration before it is in force since %s (weir "
@@ -360,10 +370,27 @@ static const char *adoption_name(enum weir_adoption adoption)
 	return (unsigned)adoption < ARRAY_LEN(names) ? names[adoption] : "?";
 }
 
+/* Is what is in force what the file says? "same", "changed", "unreadable"; NULL: there is no file. */
+static const char *file_state(const struct weir_agent *a)
+{
+	struct weir_source now = {};
+	const char *state;
+
+	if (!a->source.path)
+		return NULL;
+	if (weir_source_read(a->source.path, &now, NULL) < 0)
+		return "unreadable";
+	state = now.n == a->source.n && !memcmp(now.text, a->source.text, now.n) ? "same"
+										 : "changed";
+	weir_source_done(&now);
+	return state;
+}
+
 json_t *weir_agent_status(struct weir_agent *a)
 {
-	const struct weir_policy *p = weir_datapath_policy(a->dp);
 	struct weir_now now = weir_now();
+	json_t *requests = weir_agent_request_json(a, true);
+	char why[128];
 	json_t *o = weir_reply_ok(), *interfaces = interfaces_json(a), *notes = json_array();
 
 	weir_json_set_text(o, "version", WEIR_VERSION);
@@ -371,9 +398,15 @@ json_t *weir_agent_status(struct weir_agent *a)
 	weir_json_set_u64(o, "pid", (__u64)getpid());
 	set_time(o, "started", a->started_s);
 	set_mode_json(a, o, &now);
-	weir_json_set_u64(o, "generation", p ? p->generation : 0);
+	weir_json_set_u64(o, "generation", weir_agent_generation(a));
 	set_time(o, "applied", a->applied_s);
 	weir_json_set_text(o, "configuration", a->source.path);
+	weir_json_set_text(o, "file", file_state(a));
+	weir_json_set_u64(o, "overrides", a->n_override);
+	weir_json_set_text(o, "unready", weir_agent_unready(a, why, sizeof(why)));
+	weir_json_set_bool(o, "packets", a->dp != NULL);
+	if (requests)
+		weir_json_set(o, "request", requests);
 	weir_json_set(o, "degraded", degraded_json(a, interfaces, &now));
 	weir_json_set(o, "interfaces", interfaces);
 	weir_json_set(o, "totals", totals_json(&a->meter));
@@ -384,7 +417,8 @@ json_t *weir_agent_status(struct weir_agent *a)
 	weir_json_set(o, "tables", tables_json(a));
 	weir_json_set(o, "lists", weir_agent_lists_json(a));
 	weir_json_set(o, "losses", losses_json(a));
-	weir_json_set_text(o, "adoption", adoption_name(weir_datapath_adoption(a->dp)));
+	weir_json_set_text(o, "adoption",
+			   a->dp ? adoption_name(weir_datapath_adoption(a->dp)) : "none");
 	for (size_t i = 0; i < a->n_notes; i++)
 		(void)json_array_append_new(notes, weir_json_text(a->notes[i]));
 	weir_json_set(o, "notes", notes);
@@ -394,9 +428,12 @@ json_t *weir_agent_status(struct weir_agent *a)
 json_t *weir_agent_top(struct weir_agent *a)
 {
 	struct weir_now now = weir_now();
-	json_t *o = weir_reply_ok();
+	json_t *o = weir_reply_ok(), *requests = weir_agent_request_json(a, false);
 
 	weir_json_set_text(o, "instance", a->conf->instance);
+	weir_json_set_bool(o, "packets", a->dp != NULL);
+	if (requests)
+		weir_json_set(o, "request", requests);
 	set_mode_json(a, o, &now);
 	weir_json_set(o, "totals", totals_json(&a->meter));
 	weir_json_set(o, "limits", weir_agent_limits_json(a));

@@ -38,7 +38,7 @@ static __u32 table_buckets(const struct weir_tables *t)
 
 void weir_agent_sweep_pace(struct weir_agent *a)
 {
-	const struct weir_policy *p = weir_datapath_policy(a->dp);
+	const struct weir_policy *p = a->dp ? weir_datapath_policy(a->dp) : NULL;
 	__u64 pass_ns = PASS_MAX_NS;
 
 	for (unsigned i = 0; p && i < p->n_limits && i < WEIR_LIMITS_MAX; i++) {
@@ -185,7 +185,7 @@ static void find_loud(struct weir_agent *a, __u64 now_ns)
 	__u64 cpu_ns = weir_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	struct finder f = {.s = s, .now_ns = now_ns};
 
-	if (now_ns < s->loud_again_ns || !weir_datapath_tables(a->dp, &t))
+	if (!a->dp || now_ns < s->loud_again_ns || !weir_datapath_tables(a->dp, &t))
 		return;
 	f.policy = t.policy;
 	s->n_loud = 0;

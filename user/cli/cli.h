@@ -112,6 +112,14 @@ const char *weir_ssh_connection(void);
 /* -c, else /etc/weir/weir.yaml if it is there, else NULL. */
 const char *weir_conf_path(const struct weir_args *a);
 
+/* --- cmd_request.c ---- */
+/* --ip, --user and --api-key - (from standard input) into @q; an exit code, with its sentence printed. */
+int weir_set_client(const struct weir_args *a, json_t *q);
+
+/* --- status_request.c ---- */
+void weir_print_request_status(const json_t *request);
+void weir_print_request_limit(const json_t *limit, const char *head);
+
 /* --- the commands ---- */
 int weir_cmd_run(const struct weir_args *a);
 int weir_cmd_check(const struct weir_args *a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* run, mode, reload, confirm, detach, version, and what belongs to layers that this version does not have. */
+/* run, mode, reload, confirm, detach, version, and what belongs to the shared store, which this version does not have. */
 #include <errno.h>
 #include <string.h>
 
@@ -144,15 +144,6 @@ int weir_cmd_limit_store(const struct weir_args *a)
 			 "configuration file of each host (weir limit set NAME KEY=VALUE --save, "
 			 "weir reload)",
 			 a->command->name);
-}
-
-int weir_cmd_request(const struct weir_args *a)
-{
-	(void)a;
-	return weir_fail(
-		WEIR_EXIT_USAGE,
-		"weir request asks the request layer, which this version does not have: it limits "
-		"packets (weir explain ADDR tells what would happen to one)");
 }
 
 int weir_cmd_version(const struct weir_args *a)

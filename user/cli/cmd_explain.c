@@ -91,29 +91,88 @@ static void print_states(const json_t *o)
 		(void)printf("limit    nothing counted against it now\n");
 }
 
+/* What the request layer counts by this client. */
+static void print_requests(const json_t *r)
+{
+	char span[WEIR_SAY_MAX];
+	json_t *l;
+	size_t i;
+
+	if (weir_json_text_of(r, "suspicious_until"))
+		(void)printf("requests suspicious until %s: limit \"suspicious\" acts too\n",
+			     weir_json_text_of(r, "suspicious_until"));
+	json_array_foreach(json_object_get(r, "limits"), i, l)
+	{
+		__u64 retry_ms = weir_json_u64_of(l, "retry_in_ms"),
+		      reset_ms = weir_json_u64_of(l, "reset_in_ms");
+		const char *mode = weir_json_text_of(l, "mode");
+
+		print_clean("requests ", weir_json_text_of(l, "limit"), " by ");
+		print_clean("", weir_json_text_of(l, "key"), "");
+		(void)printf(": %llu of %llu left",
+			     (unsigned long long)weir_json_u64_of(l, "remaining"),
+			     (unsigned long long)weir_json_u64_of(l, "size"));
+		if (!weir_json_bool_of(l, "admits") && retry_ms)
+			(void)printf(", REFUSES, admits again in %s", weir_say_ms(retry_ms, span));
+		else if (reset_ms)
+			(void)printf(", more in %s", weir_say_ms(reset_ms, span));
+		if (mode && !strcmp(mode, "monitor"))
+			(void)printf(" (monitor)");
+		print_clean("  [", weir_json_text_of(l, "lift"), "]\n");
+	}
+	if (weir_json_text_of(r, "error"))
+		print_clean("requests ", weir_json_text_of(r, "error"), "\n");
+	else if (!json_array_size(json_object_get(r, "limits")))
+		(void)printf("requests no limit counts by that\n");
+}
+
+static void print_all(const json_t *reply)
+{
+	const json_t *requests = json_object_get(reply, "request");
+	const char *mode = weir_json_text_of(reply, "mode");
+
+	if (weir_json_text_of(reply, "verdict")) {
+		print_verdict(reply);
+		print_lists(reply);
+		print_states(reply);
+	} else {
+		print_clean("", weir_json_text_of(reply, "who"), "");
+		(void)printf("%s%s\n",
+			     weir_json_text_of(reply, "address")
+				     ? ": this agent judges requests, not packets"
+				     : "",
+			     mode && !strcmp(mode, "monitor")
+				     ? " (monitor mode: nothing is refused)"
+				     : "");
+	}
+	if (requests)
+		print_requests(requests);
+}
+
 int weir_cmd_explain(const struct weir_args *a)
 {
 	_cleanup_json_ json_t *reply = NULL;
 	json_t *q;
 	int r;
 
-	if (weir_args_has(a, "api-key") || weir_args_has(a, "user"))
-		return weir_fail(WEIR_EXIT_USAGE, "API keys and users belong to the request layer, "
-						  "which this version does not have; "
-						  "weir explain takes an address");
-	if (!a->n)
+	if (!a->n && !weir_args_has(a, "api-key") && !weir_args_has(a, "user"))
 		return weir_fail(WEIR_EXIT_USAGE,
-				 "weir explain needs an address: weir explain 198.51.100.7");
+				 "weir explain needs an address (weir explain 198.51.100.7), "
+				 "--api-key - or --user NAME");
 	q = weir_request("explain");
-	weir_json_set_text(q, "address", a->arg[0]);
+	r = weir_set_client(a, q);
+	if (r) {
+		json_decref(q);
+		return r;
+	}
+	if (a->n)
+		weir_json_set_text(q, "ip", a->arg[0]);
 	r = weir_ask(a, q, &reply);
 	if (r)
 		return r;
 	if (weir_args_has(a, "json"))
 		return weir_print_json(reply);
-	print_verdict(reply);
-	print_lists(reply);
-	print_states(reply);
+	print_all(reply);
 	return WEIR_EXIT_OK;
 }
 

@@ -6,20 +6,11 @@
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 
-static void print_limit(const json_t *l)
+static void print_overrides(const json_t *l)
 {
-	const json_t *pass = json_object_get(l, "pass"), *over = json_object_get(l, "over"), *v;
-	const char *mode = weir_json_text_of(l, "mode");
-	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+	json_t *v;
 	size_t i;
 
-	(void)printf("%-24s %s, per %s%s\n", weir_json_text_of(l, "name"),
-		     weir_json_text_of(l, "text"), weir_json_text_of(l, "per"),
-		     mode && !strcmp(mode, "monitor") ? ", monitor: drops nothing" : "");
-	(void)printf("%-24s passes %s/s, over %s/s; in all %llu over\n", "",
-		     weir_str_format_count(weir_json_u64_of(pass, "packets_per_second"), a),
-		     weir_str_format_count(weir_json_u64_of(over, "packets_per_second"), b),
-		     (unsigned long long)weir_json_u64_of(over, "packets"));
 	json_array_foreach(json_object_get(l, "overridden"), i, v)
 	{
 		(void)printf("%-24s overridden: %s=%s since %s by ", "",
@@ -31,20 +22,46 @@ static void print_limit(const json_t *l)
 	}
 }
 
+static void print_limit(const json_t *l)
+{
+	const json_t *pass = json_object_get(l, "pass"), *over = json_object_get(l, "over");
+	const char *mode = weir_json_text_of(l, "mode");
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+
+	(void)printf("%-24s %s, per %s%s\n", weir_json_text_of(l, "name"),
+		     weir_json_text_of(l, "text"), weir_json_text_of(l, "per"),
+		     mode && !strcmp(mode, "monitor") ? ", monitor: drops nothing" : "");
+	(void)printf("%-24s passes %s/s, over %s/s; in all %llu over\n", "",
+		     weir_str_format_count(weir_json_u64_of(pass, "packets_per_second"), a),
+		     weir_str_format_count(weir_json_u64_of(over, "packets_per_second"), b),
+		     (unsigned long long)weir_json_u64_of(over, "packets"));
+	print_overrides(l);
+}
+
 int weir_cmd_limit_list(const struct weir_args *a)
 {
 	_cleanup_json_ json_t *reply = NULL;
-	json_t *list, *l;
+	json_t *list, *requests, *l;
 	size_t i;
 	int r = weir_ask(a, weir_request("limit_list"), &reply);
 
 	if (r)
 		return r;
 	list = json_object_get(reply, "limits");
-	if (weir_args_has(a, "json"))
+	requests = json_object_get(reply, "request_limits");
+	json_array_foreach(list, i, l) weir_json_set_text(l, "layer", "packet");
+	json_array_foreach(requests, i, l) weir_json_set_text(l, "layer", "request");
+	if (weir_args_has(a, "json")) {
+		(void)json_array_extend(list, requests); /* out of memory: fewer */
 		return weir_print_json(list);
+	}
 	json_array_foreach(list, i, l) print_limit(l);
-	if (!json_array_size(list))
+	json_array_foreach(requests, i, l)
+	{
+		weir_print_request_limit(l, "");
+		print_overrides(l);
+	}
+	if (!json_array_size(list) && !json_array_size(requests))
 		(void)printf("there are no limits\n");
 	return WEIR_EXIT_OK;
 }
@@ -116,22 +133,27 @@ int weir_cmd_limit_unset(const struct weir_args *a)
 int weir_cmd_limit_reset(const struct weir_args *a)
 {
 	_cleanup_json_ json_t *reply = NULL;
-	const char *ip = weir_args_get(a, "ip");
-	json_t *q;
-	int r;
+	bool one =
+		weir_args_has(a, "ip") || weir_args_has(a, "user") || weir_args_has(a, "api-key");
+	const char *ip = weir_args_get(a, "ip"), *user = weir_args_get(a, "user");
+	json_t *q = weir_request("limit_reset");
+	int r = weir_set_client(a, q);
 
-	if (weir_args_has(a, "api-key"))
-		return weir_fail(WEIR_EXIT_USAGE, "API keys belong to the request layer, which "
-						  "this version does not have; packet "
-						  "limits are reset with --ip ADDR");
-	q = weir_request("limit_reset");
+	if (r) {
+		json_decref(q);
+		return r;
+	}
 	weir_json_set_text(q, "name", a->arg[0]);
-	if (ip)
-		weir_json_set_text(q, "ip", ip);
 	r = weir_ask(a, q, &reply);
-	if (r == WEIR_EXIT_OK)
-		(void)printf("limit %s has forgotten %s\n", a->arg[0], ip ? ip : "all sources");
-	return r;
+	if (r)
+		return r;
+	(void)printf("limit %s has forgotten ", a->arg[0]);
+	weir_say_clean(stdout, ip ? ip : user ? user : one ? "this API key" : "all sources");
+	if (json_object_get(reply, "forgotten") && one)
+		(void)printf(" (%llu counts)",
+			     (unsigned long long)weir_json_u64_of(reply, "forgotten"));
+	(void)fputc('\n', stdout);
+	return WEIR_EXIT_OK;
 }
 
 int weir_cmd_limit_diff(const struct weir_args *a)

@@ -28,26 +28,120 @@ static void print_interfaces_short(const json_t *s)
 	}
 }
 
+/* Limits of one layer that act now, each with its rate and since when. */
+static bool print_acting(const json_t *limits, const char *key, const char *rate_key,
+			 const char *word, bool any)
+{
+	char a[WEIR_STR_MAX];
+	json_t *l;
+	size_t i;
+
+	json_array_foreach(limits, i, l)
+	{
+		const char *since = weir_json_text_of(l, "acting_since"),
+			   *mode = weir_json_text_of(l, "mode");
+
+		if (!since || strlen(since) < 20 || (mode && !strcmp(mode, "monitor")))
+			continue;
+		(void)printf("%s%s (%s/s %s, since %.9s)",
+			     any ? ", " : "acting now: ", weir_json_text_of(l, "name"),
+			     weir_str_format_count(weir_json_u64_of(json_object_get(l, key),
+								    rate_key),
+						   a),
+			     word, since + 11);
+		any = true;
+	}
+	return any;
+}
+
+static void print_layers_short(const json_t *s)
+{
+	const json_t *r = json_object_get(s, "request");
+	size_t n = json_array_size(json_object_get(s, "limits")),
+	       k = json_array_size(json_object_get(r, "limits")),
+	       listeners = json_array_size(json_object_get(r, "listeners"));
+	bool packets = weir_json_bool_of(s, "packets");
+
+	if (packets) {
+		(void)printf("%zu limit%s", n, n == 1 ? "" : "s");
+		print_interfaces_short(s);
+	}
+	if (r)
+		(void)printf("%s%zu request limit%s on %zu listener%s", packets ? ", " : "", k,
+			     k == 1 ? "" : "s", listeners, listeners == 1 ? "" : "s");
+}
+
+/* "generation 17 = file" */
+static void print_generation(const json_t *s)
+{
+	const char *file = weir_json_text_of(s, "file");
+	__u64 overrides = weir_json_u64_of(s, "overrides");
+
+	(void)printf(", generation %llu", (unsigned long long)weir_json_u64_of(s, "generation"));
+	if (file && !strcmp(file, "same"))
+		(void)printf(" = file");
+	else if (file)
+		(void)printf(", NOT the file as it is now (weir limit diff)");
+	if (overrides)
+		(void)printf(" + %llu override%s", (unsigned long long)overrides,
+			     overrides == 1 ? "" : "s");
+}
+
+static void print_rates(const json_t *s)
+{
+	const json_t *totals = json_object_get(s, "totals"), *r = json_object_get(s, "request"),
+		     *checks = json_object_get(r, "checks");
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+	bool packets = weir_json_bool_of(s, "packets");
+
+	if (packets)
+		(void)printf("passes %s/s, drops %s/s",
+			     weir_str_format_count(rate(json_object_get(totals, "passed")), a),
+			     weir_str_format_count(rate(json_object_get(totals, "dropped")), b));
+	if (r)
+		(void)printf(
+			"%sallows %s/s, refuses %s/s", packets ? "; " : "",
+			weir_str_format_count(weir_json_u64_of(json_object_get(checks, "allowed"),
+							       "per_second"),
+					      a),
+			weir_str_format_count(weir_json_u64_of(json_object_get(checks, "refused"),
+							       "per_second"),
+					      b));
+	(void)fputc('\n', stdout);
+}
+
 static void print_first_line(const json_t *s)
 {
-	const json_t *totals = json_object_get(s, "totals"),
-		     *dropped = json_object_get(totals, "dropped");
+	const json_t *r = json_object_get(s, "request");
 	const char *mode = weir_json_text_of(s, "mode"),
 		   *since = weir_json_text_of(s, "mode_since");
-	bool monitor = mode && !strcmp(mode, "monitor");
-	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
-	size_t n = json_array_size(json_object_get(s, "limits"));
+	__u64 escalated = weir_json_u64_of(json_object_get(json_object_get(s, "lists"), "block"),
+					   "escalation");
+	bool monitor = mode && !strcmp(mode, "monitor"), acting = false;
 	char span[WEIR_SAY_MAX];
 
-	(void)printf("%s: %s %zu limit%s", weir_json_text_of(s, "instance"),
-		     monitor ? "MONITOR, drops nothing; watches" : "enforcing", n,
-		     n == 1 ? "" : "s");
-	print_interfaces_short(s);
-	(void)printf(" since %s (%s), generation %llu, store local; passes %s/s, drops %s/s\n",
-		     since ? since : "?", weir_say_span(weir_json_u64_of(s, "mode_age_s"), span),
-		     (unsigned long long)weir_json_u64_of(s, "generation"),
-		     weir_str_format_count(rate(json_object_get(totals, "passed")), a),
-		     weir_str_format_count(rate(dropped), b));
+	(void)printf("%s: %s ", weir_json_text_of(s, "instance"),
+		     !monitor			       ? "enforcing"
+		     : weir_json_bool_of(s, "packets") ? "MONITOR, drops nothing; watches"
+						       : "MONITOR, refuses nothing; watches");
+	print_layers_short(s);
+	(void)printf(" since %s (%s)", since ? since : "?",
+		     weir_say_span(weir_json_u64_of(s, "mode_age_s"), span));
+	print_generation(s);
+	(void)printf(", store %s; ",
+		     r ? weir_json_text_of(json_object_get(r, "store"), "kind") : "local");
+	if (!monitor) {
+		acting = print_acting(json_object_get(s, "limits"), "over", "packets_per_second",
+				      "dropped", false);
+		acting = print_acting(json_object_get(r, "limits"), "refused_all", "per_second",
+				      "refused", acting);
+	}
+	if (acting)
+		(void)fputs("; ", stdout);
+	if (escalated)
+		(void)printf("%llu block%s by escalation; ", (unsigned long long)escalated,
+			     escalated == 1 ? "" : "s");
+	print_rates(s);
 }
 
 static void print_mode(const json_t *s)
@@ -148,6 +242,21 @@ static void print_family(const json_t *s, const char *name, const char *slots, c
 			     (unsigned long long)(n * 100 / all), (unsigned long long)b);
 }
 
+static void print_list(const char *name, const json_t *o)
+{
+	__u64 escalated = weir_json_u64_of(o, "escalation");
+
+	(void)printf("list        %s: %llu entries (%llu of the file, %llu of list files, %llu "
+		     "by command, ",
+		     name, (unsigned long long)weir_json_u64_of(o, "total"),
+		     (unsigned long long)weir_json_u64_of(o, "file"),
+		     (unsigned long long)weir_json_u64_of(o, "list-file"),
+		     (unsigned long long)(weir_json_u64_of(o, "command") - escalated));
+	if (escalated)
+		(void)printf("%llu by escalation, ", (unsigned long long)escalated);
+	(void)printf("%llu found)\n", (unsigned long long)weir_json_u64_of(o, "guard"));
+}
+
 static void print_tables(const json_t *s)
 {
 	const json_t *sources = json_object_get(s, "sources"), *lists = json_object_get(s, "lists");
@@ -161,14 +270,7 @@ static void print_tables(const json_t *s)
 	json_array_foreach(json_object_get(s, "tables"), i, o) bytes +=
 		weir_json_u64_of(o, "bytes");
 	(void)printf("memory      %.1f MiB in the kernel\n", (double)bytes / (1 << 20));
-	json_object_foreach((json_t *)(uintptr_t)lists, name, o)(void)
-		printf("list        %s: %llu entries (%llu of the file, %llu of list files, %llu "
-		       "by command, %llu found)\n",
-		       name, (unsigned long long)weir_json_u64_of(o, "total"),
-		       (unsigned long long)weir_json_u64_of(o, "file"),
-		       (unsigned long long)weir_json_u64_of(o, "list-file"),
-		       (unsigned long long)weir_json_u64_of(o, "command"),
-		       (unsigned long long)weir_json_u64_of(o, "guard"));
+	json_object_foreach((json_t *)(uintptr_t)lists, name, o) print_list(name, o);
 }
 
 /* Only what has happened. */
@@ -217,6 +319,7 @@ static void print_origin(const json_t *s)
 	static const struct {
 		const char *name, *text;
 	} words[] = {
+		{"none", "requests alone, no packet layer"},
 		{"fresh", "nothing was there before"},
 		{"pins", "took over the maps of an earlier agent, with all state"},
 		{"program", "took over a program that was attached with ip link, with its maps"},
@@ -250,10 +353,13 @@ int weir_cmd_status(const struct weir_args *a)
 	print_strings(s, "degraded", "DEGRADED: ");
 	print_mode(s);
 	print_interfaces(s);
-	print_limits(s);
-	print_reasons(s, "reasons", "packets");
-	print_reasons(s, "would", "would be");
-	print_tables(s);
+	weir_print_request_status(json_object_get(s, "request"));
+	if (weir_json_bool_of(s, "packets")) {
+		print_limits(s);
+		print_reasons(s, "reasons", "packets");
+		print_reasons(s, "would", "would be");
+		print_tables(s);
+	}
 	print_losses(s);
 	print_origin(s);
 	print_strings(s, "notes", "note        ");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* weir top: rates by limit and reason and the loudest sources, redrawn on a terminal, lines elsewhere. Called by the
+/* weir top: rates by limit and reason, the loudest sources and clients, redrawn on a terminal, lines elsewhere. Called by the
  * table.
  */
 #include <errno.h>
@@ -30,6 +30,11 @@ static __u64 rate(const json_t *o)
 	return weir_json_u64_of(o, "packets_per_second");
 }
 
+static __u64 per_second(const json_t *o, const char *key)
+{
+	return weir_json_u64_of(json_object_get(o, key), "per_second");
+}
+
 /* Rows that still fit the screen; lines elsewhere have no end. */
 struct screen {
 	int rows;
@@ -53,20 +58,30 @@ static void draw_head(const json_t *o, struct screen *s)
 {
 	const json_t *totals = json_object_get(o, "totals"),
 		     *pass = json_object_get(totals, "passed"),
-		     *drop = json_object_get(totals, "dropped");
+		     *drop = json_object_get(totals, "dropped"),
+		     *checks = json_object_get(json_object_get(o, "request"), "checks");
 	char a[WEIR_STR_MAX], b[WEIR_STR_MAX], c[WEIR_SAY_MAX], d[WEIR_SAY_MAX],
 		when[WEIR_TIME_STRLEN];
 	const char *mode = weir_json_text_of(o, "mode");
 
 	if (!next_row(s))
 		return;
-	(void)printf("%s %s %s: passes %s/s (%s), drops %s/s (%s)",
-		     weir_clock_format(weir_now().wall_s, when), weir_json_text_of(o, "instance"),
-		     mode && !strcmp(mode, "monitor") ? "MONITOR, drops nothing" : "enforcing",
-		     weir_str_format_count(rate(pass), a),
-		     weir_say_bits(weir_json_u64_of(pass, "bytes_per_second"), c),
-		     weir_str_format_count(rate(drop), b),
-		     weir_say_bits(weir_json_u64_of(drop, "bytes_per_second"), d));
+	(void)printf("%s %s %s:", weir_clock_format(weir_now().wall_s, when),
+		     weir_json_text_of(o, "instance"),
+		     !mode || strcmp(mode, "monitor") != 0 ? "enforcing"
+		     : weir_json_bool_of(o, "packets")	   ? "MONITOR, drops nothing"
+							   : "MONITOR, refuses nothing");
+	if (weir_json_bool_of(o, "packets"))
+		(void)printf(" passes %s/s (%s), drops %s/s (%s)",
+			     weir_str_format_count(rate(pass), a),
+			     weir_say_bits(weir_json_u64_of(pass, "bytes_per_second"), c),
+			     weir_str_format_count(rate(drop), b),
+			     weir_say_bits(weir_json_u64_of(drop, "bytes_per_second"), d));
+	if (checks)
+		(void)printf("%s %s checks/s, refuses %s/s",
+			     weir_json_bool_of(o, "packets") ? ";" : "",
+			     weir_str_format_count(per_second(checks, "all"), a),
+			     weir_str_format_count(per_second(checks, "refused"), b));
 	end_row(s);
 	if (json_object_get(o, "unconfirmed") && next_row(s)) {
 		(void)printf("UNCONFIRMED: goes back in %llu s unless you say weir confirm",
@@ -142,14 +157,57 @@ static void draw_loudest(const json_t *o, struct screen *s)
 	}
 }
 
+static void draw_request_limits(const json_t *r, struct screen *s)
+{
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX], c[WEIR_STR_MAX];
+	json_t *l;
+	size_t i;
+
+	json_array_foreach(json_object_get(r, "limits"), i, l)
+	{
+		const char *mode = weir_json_text_of(l, "mode");
+
+		if (!next_row(s))
+			return;
+		(void)printf("request %-23s passes %8s/s  refuses %8s/s  would %8s/s%s",
+			     weir_json_text_of(l, "name"),
+			     weir_str_format_count(per_second(l, "passed"), a),
+			     weir_str_format_count(per_second(l, "refused_all"), b),
+			     weir_str_format_count(per_second(l, "would"), c),
+			     mode && !strcmp(mode, "monitor") ? "  monitor" : "");
+		end_row(s);
+	}
+}
+
+static void draw_loud_clients(const json_t *r, struct screen *s)
+{
+	char a[WEIR_STR_MAX];
+	json_t *l;
+	size_t i;
+
+	json_array_foreach(json_object_get(r, "loudest"), i, l)
+	{
+		if ((!s->terminal && i >= 10) || !next_row(s))
+			return;
+		(void)printf("client %-40s %-20s %s refused lately", weir_json_text_of(l, "client"),
+			     weir_json_text_of(l, "limit"),
+			     weir_str_format_count(weir_json_u64_of(l, "refused"), a));
+		end_row(s);
+	}
+}
+
 static void draw(const json_t *o, struct screen s)
 {
+	const json_t *requests = json_object_get(o, "request");
+
 	if (s.terminal)
 		(void)fputs("\033[H", stdout);
 	draw_head(o, &s);
 	draw_limits(o, &s);
 	draw_reasons(o, "reasons", "reason", &s);
 	draw_reasons(o, "would", "would", &s);
+	draw_request_limits(requests, &s);
+	draw_loud_clients(requests, &s);
 	draw_loudest(o, &s);
 	if (s.terminal)
 		(void)fputs("\033[J", stdout);

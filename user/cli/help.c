@@ -2,6 +2,7 @@
 /* --help, `weir help` and the manual page, all from the table of commands. Called by opt.c. */
 #include <string.h>
 
+#include "user/agent/metrics.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 
@@ -75,8 +76,8 @@ static void print_line(FILE *f, const struct weir_command *c)
 void weir_help_all(FILE *f)
 {
 	(void)fprintf(f,
-		      "weir %s: limits what each source may send, in the kernel, before anything "
-		      "else sees it\n\n",
+		      "weir %s: limits the packets of each source in the kernel, and the requests "
+		      "of each client for the proxy in front of you\n\n",
 		      WEIR_VERSION);
 	for (size_t i = 0; i < weir_n_commands; i++)
 		print_line(f, &weir_commands[i]);
@@ -183,9 +184,11 @@ void weir_help_man(FILE *f)
 		    ".Sh DESCRIPTION\n"
 		    ".Nm\n"
 		    "enforces packet limits per source in XDP programs,\n"
-		    "before the network stack sees a packet.\n"
+		    "before the network stack sees a packet,\n"
+		    "and answers proxies (nginx, Caddy, HAProxy, Envoy, Traefik) and programs\n"
+		    "whether a request is within its limits.\n"
 		    "An agent keeps limits and lists; it may stop or be upgraded at any time,\n"
-		    "and what it put in force goes on.\n"
+		    "and what it put in force for packets goes on.\n"
 		    ".Sh COMMANDS\n",
 		    f);
 	for (size_t i = 0; i < weir_n_commands; i++)
@@ -215,6 +218,8 @@ int weir_cmd_help(const struct weir_args *a)
 		weir_help_man(stdout);
 	} else if (weir_args_has(a, "config")) {
 		weir_conf_print_settings(stdout);
+	} else if (weir_args_has(a, "metrics")) {
+		weir_metrics_print(stdout);
 	} else if (weir_args_has(a, "default-config")) {
 		weir_conf_print_default(stdout);
 	} else if (!a->n) {

@@ -43,7 +43,8 @@ static const struct weir_option run_options[] = {
 	 .many = true,
 	 .help = "attach to this interface, in place of the configuration's; several times for "
 		 "several"},
-	{.name = "monitor", .help = "decide and count, drop nothing, until weir mode enforce"},
+	{.name = "monitor",
+	 .help = "decide and count, drop and refuse nothing, until weir mode enforce"},
 	{.name = "confirm",
 	 .value = "TIME",
 	 .help = "go to monitor mode after so long unless weir confirm comes first"},
@@ -66,10 +67,10 @@ static const struct weir_option explain_options[] = {
 	JSON,
 	{.name = "api-key",
 	 .value = "-",
-	 .help = "belongs to the request layer, which this version does not have"},
+	 .help = "what is counted by this API key, which is read from standard input"},
 	{.name = "user",
 	 .value = "NAME",
-	 .help = "belongs to the request layer, which this version does not have"},
+	 .help = "what is counted by this user, as the proxy names it"},
 	END,
 };
 static const struct weir_option events_options[] = {
@@ -92,7 +93,9 @@ static const struct weir_option allow_options[] = {ADD, END};
 static const struct weir_option del_options[] = {
 	{.name = "origin",
 	 .value = "NAME",
-	 .help = "all entries of this origin: command, or that of a load"},
+	 .help = "all entries of this origin: command, that of a load, escalation (of every rule) "
+		 "or "
+		 "escalation:RULE"},
 	END,
 };
 static const struct weir_option load_options[] = {
@@ -108,10 +111,11 @@ static const struct weir_option set_options[] = {
 	END,
 };
 static const struct weir_option reset_options[] = {
-	{.name = "ip", .value = "ADDR", .help = "only of this source"},
+	{.name = "ip", .value = "ADDR", .help = "only of this address"},
 	{.name = "api-key",
 	 .value = "-",
-	 .help = "belongs to the request layer, which this version does not have"},
+	 .help = "only of this API key, which is read from standard input"},
+	{.name = "user", .value = "NAME", .help = "only of this user, as the proxy names it"},
 	END,
 };
 static const struct weir_option mode_options[] = {FOR("goes back by itself after so long"), END};
@@ -145,12 +149,17 @@ static const struct weir_option help_options[] = {
 	{.name = "man", .help = "the manual page, as mdoc"},
 	{.name = "config", .help = "every setting of the configuration file"},
 	{.name = "default-config", .help = "a commented configuration file in monitor mode"},
+	{.name = "metrics", .help = "every metric of a listener of profile metrics, as Markdown"},
 	END,
 };
 static const struct weir_option request_options[] = {
-	{.name = "ip", .value = "A", .help = "the client's address"},
-	{.name = "header", .value = "K:V", .many = true, .help = "a header of the request"},
-	{.name = "peek", .help = "charge nothing"},
+	{.name = "ip", .value = "ADDR", .help = "the client's address"},
+	{.name = "header",
+	 .value = "NAME:VALUE",
+	 .many = true,
+	 .help = "a header of the request, also Host and those of http.proxy_headers"},
+	{.name = "peek", .help = "judge only: charge nothing"},
+	JSON,
 	END,
 };
 
@@ -209,7 +218,9 @@ const struct weir_command weir_commands[] = {
 		.summary = "the agent, in the foreground",
 		.detail = "SIGHUP reloads the configuration. SIGTERM ends the agent; what is "
 			  "attached stays attached and goes on "
-			  "with the last limits and lists (weir detach ends that).",
+			  "with the last limits and lists (weir detach ends that); requests are "
+			  "not judged any more. With interfaces: [] it is the request layer "
+			  "alone, which needs no root.",
 		.options = run_options,
 		.run = weir_cmd_run,
 	},
@@ -234,7 +245,7 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "top",
 		.usage = "",
-		.summary = "live: rates by limit and reason, loudest sources",
+		.summary = "live: rates by limit and reason, loudest sources and clients",
 		.detail = "On a terminal it is redrawn every second, and q ends it; elsewhere it "
 			  "prints lines.",
 		.options = top_options,
@@ -243,10 +254,13 @@ const struct weir_command weir_commands[] = {
 	},
 	{
 		.name = "explain",
-		.usage = "ADDR",
-		.summary = "all that is known of one source: lists, state per limit, verdict now, "
+		.usage = "ADDR | --api-key - | --user NAME",
+		.summary = "all that is known of one client: lists, state per limit, verdict now, "
 			   "why, until when, and the "
 			   "command that lifts it",
+		.detail = "Of an address in both layers, of an API key or a user in the request "
+			  "layer. An address that was blocked by escalation sees no answer any "
+			  "more, only time-outs.",
 		.options = explain_options,
 		.max_args = 1,
 		.talks = true,
@@ -255,7 +269,7 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "events",
 		.usage = "",
-		.summary = "sampled drops, a line each",
+		.summary = "sampled drops and refusals, and every escalation, a line each",
 		.options = events_options,
 		.talks = true,
 		.run = weir_cmd_events,
@@ -273,7 +287,7 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "limit set",
 		.usage = "NAME KEY=VALUE...",
-		.summary = "change a limit now, until the next reload",
+		.summary = "change a packet or request limit now, until the next reload",
 		.detail = "Keys and values are those of the file: rate=500/s burst=1000 "
 			  "mode=monitor. State is kept.",
 		.options = set_options,
@@ -295,7 +309,10 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "limit reset",
 		.usage = "NAME",
-		.summary = "forget what a limit has counted, of one source or of all",
+		.summary = "forget what a limit has counted, of one client or of all",
+		.detail = "Packet limits know addresses; request limits also API keys and users, "
+			  "as far as their key has them. Of an address, its refusals counted for "
+			  "escalation and suspicion are forgotten too.",
 		.options = reset_options,
 		.min_args = 1,
 		.max_args = 1,
@@ -327,7 +344,7 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "mode",
 		.usage = "monitor|enforce",
-		.summary = "the panic button: stop or start dropping, at once",
+		.summary = "the panic button: stop or start dropping and refusing, at once",
 		.detail = "Stays through reload, restart and reboot. With --for it goes back by "
 			  "itself, also if the agent is "
 			  "restarted meanwhile.",
@@ -340,9 +357,14 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "request",
 		.usage = "METHOD PATH",
-		.summary = "ask the request layer, which this version does not have",
+		.summary = "ask the request layer what it answers to this request, and why",
+		.detail = "Asks the running agent as a trusted proxy would; a charge is real "
+			  "unless --peek is given. It counts neither for suspicion nor for "
+			  "escalation, and what would be held in a queue is said at once.",
 		.options = request_options,
+		.min_args = 2,
 		.max_args = 2,
+		.talks = true,
 		.run = weir_cmd_request,
 	},
 	{

@@ -289,6 +289,24 @@ int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, 
 	return n;
 }
 
+bool weir_table_has(const struct weir_tables *t, const union weir_addr *addr, __u8 family)
+{
+	struct weir_side s = weir_side_of(t, family != 4);
+
+	for (unsigned g = 0; g < s.n_groups; g++) {
+		const struct weir_group *group = weir_side_group(&s, g);
+		__u32 bucket;
+		__u64 tag;
+
+		if (!group || group->prefix_len < (family == 4 ? 32 : 64))
+			continue;
+		tag = weir_side_locate(t, group, s.v6, addr, &bucket);
+		if (weir_side_scan(&s, bucket, tag) >= 0)
+			return true;
+	}
+	return false;
+}
+
 int weir_table_walk(const struct weir_tables *t, __u8 family, __u64 now_ns, weir_table_fn fn,
 		    void *arg)
 {

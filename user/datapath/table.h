@@ -35,6 +35,11 @@ struct weir_limit_state {
 int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, __u8 family,
 		      __u64 now_ns, struct weir_limit_state *ret);
 
+/* Does some limit keep a slot for @addr alone (IPv6: its /64 or longer), not for a wider network? It does from the first
+ * packet until some time after the last.
+ */
+bool weir_table_has(const struct weir_tables *t, const union weir_addr *addr, __u8 family);
+
 /* Calls @fn for each occupied slot with its source (prefix applied) and group; stops when it returns nonzero. */
 typedef int (*weir_table_fn)(void *arg, const struct weir_prefix *source, unsigned group,
 			     const __u32 *words, bool busy);
