@@ -29,13 +29,13 @@ struct load_plan {
 			    * whether or not answers come, and latency counts from when one was due. */
 	uint32_t first, addresses; /* which client addresses */
 	bool in_order;		   /* one after the other; else at random */
+	bool spin; /* closed loop: never sleep, so that no server pays for waking this thread */
 };
 
 struct load_result {
 	uint64_t answers;
 	uint64_t allowed, refused, other; /* by status: 2xx; 403, 429 and 503; the rest */
 	uint64_t elapsed_ns;
-	uint64_t own_cpu_ns;	       /* of this thread; with open loops it spins */
 	struct load_histogram latency; /* open loop only */
 };
 
