@@ -5,19 +5,24 @@
 -- KEYS: states, each once. ARGV[1]: the time in microseconds of the Unix epoch (tests); "0": the server's TIME, read
 -- once. ARGV[2]: requests one after another (user/redis/script.c writes them), little endian:
 --	request	op u8 (0 decide, 1 judge only, 2 give back, 3 forget), layers u8
---	layer	key u16 (from 1), algorithm u8, flags u8, cost, a, b, c u56
---		flags: 1 monitor; 2 charged before (op 2: then ticket us, part u56); 4 calendar window (then four edges u56)
---		8 fresh (then count, period, size u56 of its bucket, its key u16, stand-in key u16)
+--	layer	key u16 (from 1), algorithm u8, flags u8, cost, a, b, c u56; then by flags:
+--		1 monitor  2 charged before, op 2 (ticket us, part u56)  4 calendar (four edges u56)
+--		8 fresh (count, period, size u56 of its bucket, its key u16, stand-in key u16)
+--		16 nobody waits in this queue  32 op 2: the newest charges are meant
 --	a, b, c	bucket and queue: count, period, size in parts; windows: limit, length, tick; log: limit, length
--- Reply: now, then for each request admitted, then for each layer flags (1 admitted, 2 charged, 4 by the stand-in key),
--- remaining, reset, retry (-1: never), delay, ticket us, ticket part. Times count from now, in microseconds.
+-- Reply, a string: now u56, then for each request admitted u8, then for each layer flags u8, remaining, reset, retry u56
+-- (all ones: never); times count from now, in microseconds. Flags: 1 admitted, 2 charged, 4 at the stand-in key, 8 delay,
+-- ticket us, ticket part u56 follow (else 0, now, 0).
 --
--- All enforcing layers of a request are charged or none. What is written expires when it is worth nothing.
+-- All enforcing layers of a request are charged or none; a refusal changes nothing. What is written expires when it is
+-- worth nothing. What weir did not write under its keys counts as nothing and is overwritten.
 
 local read, pack = struct.unpack, struct.pack
 local fmod, max, min, ceil = math.fmod, math.max, math.min, math.ceil
 local call, format = redis.call, string.format
-local NEVER = -1
+local KEYS, blob = KEYS, ARGV[2]
+local NEVER = 2 ^ 53 -- as a time
+local MONITOR, CHARGED, CALENDAR, FRESH, TURN_NOW, NEWEST = 1, 2, 4, 8, 16, 32
 
 local now = tonumber(ARGV[1])
 if now == 0 then
@@ -34,36 +39,48 @@ local function whole(n)
 	return format('%.0f', n)
 end
 
--- States of this call by key; loaded once, written once.
-local states = {}
+-- States of this call by key: loaded once, written once. A state's words are as they are stored; what they mean for a
+-- layer now is worked out into the layer.
+local states, dirty = {}, {}
+
+local function changed(s, y)
+	if not s.y then
+		dirty[#dirty + 1] = s
+	end
+	s.y = y -- its numbers decide when the state expires
+end
 
 local function load_words(key, form)
-	local text = call('GET', KEYS[key])
-	if text and #text == form.bytes then
-		local s = { read(form.pack, text) }
-		s.new = false
-		return s
+	local text = redis.pcall('GET', KEYS[key])
+	if type(text) == 'string' and #text == form.bytes then
+		local a, b, c, d = read(form.pack, text)
+		return { a, b, c, d, key = key, algorithm = form, new = false, y = false }
 	end
-	return { 0, 0, 0, new = true }
+	return { 0, 0, 0, 0, key = key, algorithm = form, new = true, y = false }
 end
 
 local bucket, queue, fixed, log, sliding = {}, {}, {}, {}, {}
 local algorithms = { [0] = bucket, queue, fixed, log, sliding }
 
--- --- token bucket, leaky bucket: {us, tokens, part} ---------------------------------------------------------------
+-- Each has
+--	judge	what the state is worth now, and what the client is told
+--	look	what the client is told after take
+--	take, refund	change the state
+--	idle	from when the state is the same as none
 
-bucket.pack, bucket.bytes = '<I7I7I7', 21
+-- --- token bucket, leaky bucket: {us, tokens, part, idle} ---------------------------------------------------------
+
+bucket.pack, bucket.bytes = '<I7I7I7I7', 28
 
 local function bucket_debt(s, y)
-	local count, period, size = y.a, y.b, y.c
-	local debt = size
-	if s[2] <= div(size, period) then
-		debt = min(s[2] * period + min(s[3], period), size)
-	end
-	if now <= s[1] then
-		return debt
+	local count, period, debt = y.a, y.b, y.c
+	if s[2] <= div(debt, period) then
+		debt = min(s[2] * period + min(s[3], period), debt)
 	end
 	local passed = now - s[1]
+	if passed <= 0 then
+		return debt
+	end
 	if passed > div(debt, count) then
 		return 0
 	end
@@ -72,45 +89,50 @@ end
 
 local function bucket_set(s, y, debt)
 	s[1] = max(now, s[1])
-	s[2] = div(debt, y.b)
 	s[3] = fmod(debt, y.b)
+	s[2] = (debt - s[3]) / y.b
 end
 
-function bucket.settle(s, y)
-	bucket_set(s, y, bucket_debt(s, y))
-end
-
-function bucket.look(s, y, ret)
-	local count, period, size = y.a, y.b, y.c
-	local room = size - bucket_debt(s, y)
-	local behind = max(now, s[1]) - now
+function bucket.look(y)
+	local count, period, size, behind = y.a, y.b, y.c, y.behind
+	local room = size - y.debt
 	local remaining = div(room, period)
 	local need = (remaining + 1) * period
-	ret.remaining = remaining
-	ret.reset = need <= size and behind + div(need - room + count - 1, count) or 0
-	ret.retry, ret.delay = 0, 0
-	if y.cost > div(size, period) then
-		ret.retry = NEVER
-	elseif y.cost > remaining then
-		ret.retry = behind + div(y.cost * period - room + count - 1, count)
+	y.remaining = remaining
+	y.reset = need <= size and behind + div(need - room + count - 1, count) or 0
+	y.retry = 0
+	if y.cost > remaining then
+		if y.cost > div(size, period) then
+			y.retry = NEVER
+		else
+			y.retry = behind + div(y.cost * period - room + count - 1, count)
+		end
 	end
 end
 
-function bucket.take(s, y, ret)
-	ret.us, ret.part = now, 0
-	bucket_set(s, y, bucket_debt(s, y) + y.cost * y.b)
+function bucket.judge(s, y)
+	y.debt, y.behind = bucket_debt(s, y), max(s[1] - now, 0)
+	bucket.look(y)
+end
+
+function bucket.take(s, y)
+	y.us, y.part = now, 0
+	y.debt = y.debt + y.cost * y.b
+	bucket_set(s, y, y.debt)
 end
 
 -- What has drained since the charge may have been drained from it.
 function bucket.refund(s, y)
-	local count, period, size = y.a, y.b, y.c
-	local debt, back = bucket_debt(s, y), size
-	if y.cost <= div(size, period) then
-		back = y.cost * period
+	local count, debt, back = y.a, bucket_debt(s, y), y.c
+	if y.newest then
+		y.us = s[1]
+	end
+	if y.cost <= div(y.c, y.b) then
+		back = y.cost * y.b
 	end
 	if now > y.us then
 		if now - y.us > div(back, count) then
-			return true
+			back = 0
 		end
 		back = back - min((now - y.us) * count, back)
 	end
@@ -119,85 +141,127 @@ function bucket.refund(s, y)
 end
 
 function bucket.idle(s, y)
-	return s[1] + div(s[2] * y.b + s[3] + y.a - 1, y.a)
+	local debt = y.c
+	if s[2] <= div(debt, y.b) then
+		debt = min(s[2] * y.b + min(s[3], y.b), debt)
+	end
+	s[4] = s[1] + div(debt + y.a - 1, y.a)
+	return s[4]
+end
+
+-- Refused, where the rate was lowered: the state is over later than was thought.
+function bucket.leave(s, y)
+	local before = s[4]
+	if bucket.idle(s, y) > before then
+		changed(s, y)
+	else
+		s[4] = before
+	end
 end
 
 for k, v in pairs(bucket) do
 	queue[k] = v
 end
 
-local function queue_ticket(s, y)
-	local debt = bucket_debt(s, y)
+local function queue_delay(y)
+	y.delay = y.behind + div(y.debt + y.a - 1, y.a)
+	if y.turn_now then
+		if y.retry == 0 then
+			y.retry = y.delay
+		end
+		y.remaining = y.delay == 0 and min(y.remaining, 1) or 0
+		y.reset, y.delay = y.delay, 0
+	end
+end
+
+function queue.look(y)
+	bucket.look(y)
+	queue_delay(y)
+end
+
+function queue.judge(s, y)
+	bucket.judge(s, y)
+	queue_delay(y)
+end
+
+local function queue_ticket(s, y, debt)
 	return max(now, s[1]) + div(debt, y.a), fmod(debt, y.a)
 end
 
-function queue.look(s, y, ret)
-	bucket.look(s, y, ret)
-	ret.delay = max(now, s[1]) - now + div(bucket_debt(s, y) + y.a - 1, y.a)
-end
-
-function queue.take(s, y, ret)
-	bucket.take(s, y, ret)
-	ret.us, ret.part = queue_ticket(s, y)
+function queue.take(s, y)
+	bucket.take(s, y)
+	y.us, y.part = queue_ticket(s, y, y.debt)
+	y.more = true
 end
 
 -- A place is free again only if it is the last one and its turn has not come.
 function queue.refund(s, y)
-	local us, part = queue_ticket(s, y)
 	local debt = bucket_debt(s, y)
-	if us ~= y.us or part ~= y.part or y.cost > div(y.c, y.b) or debt < y.cost * y.b then
-		return false
+	local us, part = queue_ticket(s, y, debt)
+	local last = y.newest or us == y.us and part == y.part
+	if last and y.cost <= div(y.c, y.b) and debt >= y.cost * y.b then
+		bucket_set(s, y, debt - y.cost * y.b)
+		return true
 	end
-	bucket_set(s, y, debt - y.cost * y.b)
-	return true
+	bucket_set(s, y, debt)
+	return false
 end
 
 -- --- fixed window: {end, count} ------------------------------------------------------------------------------------
 
 fixed.pack, fixed.bytes = '<I7I7', 14
 
-local function fixed_window(y)
-	if not y.edge then
-		y.start = now - fmod(now, y.b)
-		y.stop = y.start + y.b
-		return
+-- The window of now, or a later one that was seen already.
+local function fixed_window(s, y)
+	local e, start, stop = y.edge, 0, 0
+	if not e then
+		start = now - fmod(now, y.b)
+		stop = start + y.b
+	else
+		local i = 1
+		while i < 3 and now >= e[i + 1] do
+			i = i + 1
+		end
+		start, stop = e[i], e[i + 1]
 	end
-	local i = 1
-	while i < 3 and now >= y.edge[i + 1] do
-		i = i + 1
-	end
-	y.start, y.stop = y.edge[i], y.edge[i + 1]
-end
-
-function fixed.settle(s, y)
-	fixed_window(y)
-	if s[1] < y.stop then
-		s[1], s[2] = y.stop, 0
-	end
-	s[2] = min(s[2], y.a)
-end
-
-function fixed.look(s, y, ret)
-	local left = s[1] > now and s[1] - now or 1
-	ret.remaining = y.a - s[2]
-	ret.reset = s[2] > 0 and left or 0
-	ret.retry, ret.delay = 0, 0
-	if y.cost > y.a then
-		ret.retry = NEVER
-	elseif y.cost > ret.remaining then
-		ret.retry = left
+	y.start, y.stop = start, stop
+	if s[1] < stop then
+		y.ends, y.count = stop, 0
+	else
+		y.ends, y.count = s[1], min(s[2], y.a)
 	end
 end
 
-function fixed.take(s, y, ret)
-	ret.us, ret.part = now, 0
-	s[2] = s[2] + y.cost
+function fixed.look(y)
+	local left = y.ends > now and y.ends - now or 1
+	y.remaining = y.a - y.count
+	y.reset = y.count > 0 and left or 0
+	y.retry = 0
+	if y.cost > y.remaining then
+		y.retry = y.cost > y.a and NEVER or left
+	end
+end
+
+function fixed.judge(s, y)
+	fixed_window(s, y)
+	fixed.look(y)
+end
+
+function fixed.take(s, y)
+	y.us, y.part = now, 0
+	y.count = y.count + y.cost
+	s[1], s[2] = y.ends, y.count
 end
 
 function fixed.refund(s, y)
-	if s[1] == y.stop and y.us >= y.start and y.us < y.stop then
-		s[2] = s[2] - min(y.cost, s[2])
+	fixed_window(s, y)
+	if y.newest then
+		y.us = y.start
 	end
+	if y.ends == y.stop and y.us >= y.start and y.us < y.stop then
+		y.count = y.count - min(y.cost, y.count)
+	end
+	s[1], s[2] = y.ends, y.count
 	return true
 end
 
@@ -209,55 +273,71 @@ end
 
 sliding.pack, sliding.bytes = '<I7I4I4', 15
 
-function sliding.settle(s, y)
+local function sliding_roll(s, y)
 	local index = div(now, y.b)
-	y.ticks = div(y.b + y.c - 1, y.c)
-	if index > s[1] then
-		s[3] = index == s[1] + 1 and s[2] or 0
-		s[1], s[2] = index, 0
+	if index <= s[1] then
+		return s[1], s[2], s[3]
 	end
-	s[2], s[3] = min(s[2], y.a), min(s[3], y.a)
+	return index, 0, index == s[1] + 1 and s[2] or 0
 end
 
-local function sliding_when(s, y, cost)
-	local ticks, e = y.ticks, 0
-	if s[2] + cost <= y.a then
-		if s[3] > 0 then
-			e = div((y.a - s[2] - cost) * ticks, s[3])
+local function sliding_when(y, cost)
+	local ticks, current, previous, e = y.ticks, y.current, y.previous, 0
+	if current + cost <= y.a then
+		if previous > 0 then
+			e = div((y.a - current - cost) * ticks, previous)
+			e = e >= ticks and 0 or ticks - e
 		end
-		e = (s[3] == 0 or e >= ticks) and 0 or ticks - e
 		if e < ticks then
 			return e * y.c
 		end
 	end
-	e = s[2] > 0 and div((y.a - cost) * ticks, s[2]) or ticks
+	e = current > 0 and div((y.a - cost) * ticks, current) or ticks
 	e = e >= ticks and 0 or ticks - e
 	return e < ticks and y.b + e * y.c or 2 * y.b
 end
 
-function sliding.look(s, y, ret)
-	local start = s[1] * y.b
+function sliding.look(y)
+	local ticks, start = y.ticks, y.index * y.b
 	local e = div(max(now, start) - start, y.c)
-	local used, all = s[2] * y.ticks + s[3] * (y.ticks - e), y.a * y.ticks
-	ret.remaining = used < all and div(all - used, y.ticks) or 0
-	ret.reset = ret.remaining < y.a and start + sliding_when(s, y, ret.remaining + 1) - now or 0
-	ret.retry, ret.delay = 0, 0
-	if y.cost > y.a then
-		ret.retry = NEVER
-	elseif y.cost > ret.remaining then
-		ret.retry = start + sliding_when(s, y, y.cost) - now
+	local used, all = y.current * ticks + y.previous * (ticks - e), y.a * ticks
+	local remaining = used < all and div(all - used, ticks) or 0
+	y.remaining = remaining
+	y.reset = remaining < y.a and start + sliding_when(y, remaining + 1) - now or 0
+	y.retry = 0
+	if y.cost > remaining then
+		y.retry = y.cost > y.a and NEVER or start + sliding_when(y, y.cost) - now
 	end
 end
 
-sliding.take = fixed.take
+-- Counts above a smaller plan's limit are kept for the bigger one, and mean the limit.
+local function sliding_view(s, y)
+	y.index, y.current, y.previous = sliding_roll(s, y)
+	y.current, y.previous = min(y.current, y.a), min(y.previous, y.a)
+	y.ticks = div(y.b + y.c - 1, y.c)
+end
+
+function sliding.judge(s, y)
+	sliding_view(s, y)
+	sliding.look(y)
+end
+
+function sliding.take(s, y)
+	y.us, y.part = now, 0
+	s[1], s[2], s[3] = sliding_roll(s, y)
+	s[2] = s[2] + y.cost
+	y.current = y.current + y.cost
+end
 
 function sliding.refund(s, y)
-	local index = div(y.us, y.b)
-	if index == s[1] then
-		s[2] = s[2] - min(y.cost, s[2])
-	elseif index + 1 == s[1] then
-		s[3] = s[3] - min(y.cost, s[3])
+	sliding_view(s, y)
+	local index = y.newest and y.index - (y.current == 0 and 1 or 0) or div(y.us, y.b)
+	if index == y.index then
+		y.current = y.current - min(y.cost, y.current)
+	elseif index + 1 == y.index then
+		y.previous = y.previous - min(y.cost, y.previous)
 	end
+	s[1], s[2], s[3] = y.index, y.current, y.previous
 	return true
 end
 
@@ -265,34 +345,29 @@ function sliding.idle(s, y)
 	return (s[1] + (s[2] > 0 and 2 or s[3] > 0 and 1 or 0)) * y.b
 end
 
--- --- sliding-window log: a list of times, oldest first -------------------------------------------------------------
+-- --- sliding-window log: a list of times, oldest first; written at once ---------------------------------------------
 
 local function log_at(s, i)
-	return tonumber(call('LINDEX', s.name, i))
+	return tonumber(call('LINDEX', s.name, i)) or 0
 end
 
 function log.load(key)
 	local name = KEYS[key]
-	local n = call('LLEN', name)
-	local s = { name = name, n = n, newest = 0, new = n == 0 }
+	local n = redis.pcall('LLEN', name)
+	if type(n) ~= 'number' then
+		call('DEL', name)
+		n = 0
+	end
+	local s = { name = name, n = n, oldest = 0, newest = 0, key = key, algorithm = log, new = n == 0, y = false }
 	if n > 0 then
 		s.oldest, s.newest = log_at(s, 0), log_at(s, -1)
 	end
 	return s
 end
 
-local function log_trim(s, keep)
-	call('LTRIM', s.name, s.n - keep, -1)
-	s.n = keep
-	if keep > 0 then
-		s.oldest = log_at(s, 0)
-	else
-		s.newest = 0
-	end
-end
-
-function log.settle(s, y)
-	local at = max(now, s.newest)
+-- How many of the oldest are over, or beyond a lowered limit; and how many count.
+local function log_view(s, y)
+	local at, over = max(now, s.newest), 0
 	if s.n > 0 and at - s.oldest >= y.b then
 		local low, high = 1, s.n
 		while low < high do
@@ -303,28 +378,57 @@ function log.settle(s, y)
 				high = mid
 			end
 		end
-		log_trim(s, s.n - low)
+		over = low
 	end
-	if s.n > y.a then
-		log_trim(s, y.a)
-	end
+	y.used = min(s.n - over, y.a)
+	y.over = s.n - y.used
 end
 
-function log.look(s, y, ret)
-	ret.remaining = y.a - s.n
-	ret.reset = s.n > 0 and s.oldest + y.b - now or 0
-	ret.retry, ret.delay = 0, 0
+function log.judge(s, y)
+	log_view(s, y)
+	y.remaining = y.a - y.used
+	y.reset = y.used > 0 and (y.over == 0 and s.oldest or log_at(s, y.over)) + y.b - now or 0
+	y.retry = 0
 	if y.cost > y.a then
-		ret.retry = NEVER
-	elseif y.cost > ret.remaining then
-		ret.retry = log_at(s, y.cost - ret.remaining - 1) + y.b - now
+		y.retry = NEVER
+	elseif y.cost > y.remaining then
+		y.retry = log_at(s, y.over + y.cost - y.remaining - 1) + y.b - now
 	end
 end
 
-function log.take(s, y, ret)
-	local at = max(now, s.newest)
-	local text, left = whole(at), y.cost
-	ret.us, ret.part = at, 0
+-- After take: nothing is over.
+function log.look(y)
+	local s = y.state
+	y.remaining, y.reset = y.a - s.n, s.oldest + y.b - now
+end
+
+local function log_read_ends(s)
+	s.oldest, s.newest = 0, 0
+	if s.n > 0 then
+		s.oldest, s.newest = log_at(s, 0), log_at(s, -1)
+	end
+end
+
+local function log_trim(s, drop)
+	if drop > 0 then
+		call('LTRIM', s.name, drop, -1)
+		s.n = s.n - drop
+		log_read_ends(s)
+	end
+end
+
+function log.take(s, y)
+	local at, left = max(now, s.newest), y.cost
+	local text = whole(at)
+	y.us, y.part, y.more = at, 0, true
+	log_trim(s, y.over)
+	if s.n == 0 then
+		s.oldest = at
+	end
+	if left == 1 then
+		call('RPUSH', s.name, text)
+		left = 0
+	end
 	while left > 0 do -- unpack() has a bound
 		local some = {}
 		for i = 1, min(left, 1000) do
@@ -333,19 +437,20 @@ function log.take(s, y, ret)
 		call('RPUSH', s.name, unpack(some))
 		left = left - #some
 	end
-	if s.n == 0 then
-		s.oldest = at
-	end
 	s.n, s.newest = s.n + y.cost, at
 end
 
 function log.refund(s, y)
+	log_view(s, y)
+	log_trim(s, y.over)
 	if s.n > 0 then
-		s.n = s.n - call('LREM', s.name, y.cost, whole(y.us))
-		s.oldest, s.newest = 0, 0
-		if s.n > 0 then
-			s.oldest, s.newest = log_at(s, 0), log_at(s, -1)
+		if y.newest then
+			call('LTRIM', s.name, 0, -1 - min(y.cost, s.n))
+			s.n = s.n - min(y.cost, s.n)
+		else
+			s.n = s.n - call('LREM', s.name, y.cost, whole(y.us))
 		end
+		log_read_ends(s)
 	end
 	return true
 end
@@ -365,43 +470,53 @@ local function state_of(key, algorithm)
 	return s
 end
 
--- Keeps what was said of the state last: its numbers decide when it expires.
-local function changed(s, key, y, algorithm)
-	s.key, s.y, s.algorithm = key, y, algorithm
+local function flag(flags, bit)
+	return flags % (2 * bit) >= bit
+end
+
+local function read_fresh(at)
+	local z = { algorithm = bucket, cost = 1, a = 0, b = 0, c = 0, key = 0, instead = 0, debt = 0, behind = 0 }
+	z.a, z.b, z.c, z.key, z.instead, at = read('<I7I7I7I2I2', blob, at)
+	return z, at
 end
 
 local function read_layer(at)
-	local y = {}
-	y.key, y.number, y.flags, y.cost, y.a, y.b, y.c, at = read('<I2I1I1I7I7I7I7', ARGV[2], at)
-	local f = y.flags
-	y.monitor = f % 2 == 1
-	if f % 4 >= 2 then
-		y.us, y.part, at = read('<I7I7', ARGV[2], at)
+	local key, number, flags, cost, a, b, c
+	key, number, flags, cost, a, b, c, at = read('<I2I1I1I7I7I7I7', blob, at)
+	local y = {
+		algorithm = algorithms[number], state = false, key = key, cost = cost, a = a, b = b, c = c,
+		monitor = false, admitted = false, charged = false, more = false,
+		remaining = 0, reset = 0, retry = 0, delay = 0, us = 0, part = 0,
+	}
+	if flags == 0 then
+		return y, at
 	end
-	if f % 8 >= 4 then
+	y.monitor, y.turn_now, y.newest = flag(flags, MONITOR), flag(flags, TURN_NOW), flag(flags, NEWEST)
+	if flag(flags, CHARGED) then
+		y.us, y.part, at = read('<I7I7', blob, at)
+		y.give_back = true
+	end
+	if flag(flags, CALENDAR) then
 		local e = {}
-		e[1], e[2], e[3], e[4], at = read('<I7I7I7I7', ARGV[2], at)
+		e[1], e[2], e[3], e[4], at = read('<I7I7I7I7', blob, at)
 		y.edge = e
 	end
-	if f >= 8 then
-		local z = { cost = 1 }
-		z.a, z.b, z.c, z.key, z.instead, at = read('<I7I7I7I2I2', ARGV[2], at)
-		y.fresh = z
+	if flag(flags, FRESH) then
+		y.fresh, at = read_fresh(at)
 	end
 	return y, at
 end
 
 -- A key that the client chose and that has no state must be worth one of its address's new keys; else the stand-in.
-local function choose_key(y)
+local function welcome(y)
 	local z = y.fresh
-	if not z or not state_of(y.key, y.algorithm).new then
+	if not state_of(y.key, y.algorithm).new then
 		y.fresh = nil
 		return
 	end
-	z.state, z.answer = state_of(z.key, bucket), {}
-	bucket.settle(z.state, z)
-	bucket.look(z.state, z, z.answer)
-	if z.answer.retry ~= 0 then
+	z.state = state_of(z.key, bucket)
+	bucket.judge(z.state, z)
+	if z.retry ~= 0 then
 		y.key, y.instead, y.fresh = z.instead, true, nil
 	end
 end
@@ -410,10 +525,12 @@ local function judge(layers)
 	local admitted = true
 	for i = 1, #layers do
 		local y = layers[i]
-		choose_key(y)
-		y.state = state_of(y.key, y.algorithm)
-		y.algorithm.settle(y.state, y)
-		y.algorithm.look(y.state, y, y)
+		if y.fresh then
+			welcome(y)
+		end
+		local s = state_of(y.key, y.algorithm)
+		y.state = s
+		y.algorithm.judge(s, y)
 		y.admitted = y.retry == 0
 		if not y.admitted and not y.monitor then
 			admitted = false
@@ -422,21 +539,26 @@ local function judge(layers)
 	return admitted
 end
 
+local function take(s, y)
+	y.algorithm.take(s, y)
+	s.new = false
+	changed(s, y)
+end
+
 local function charge(layers, admitted)
 	for i = 1, #layers do
 		local y = layers[i]
-		if y.cost > 0 and y.admitted and (y.monitor or admitted) then
-			local delay, a = y.delay, y.algorithm
+		if y.cost > 0 and y.admitted and (admitted or y.monitor) then
+			local delay = y.delay
 			y.charged = true
-			a.take(y.state, y, y)
-			a.look(y.state, y, y)
+			take(y.state, y)
+			y.algorithm.look(y)
 			y.retry, y.delay = 0, delay
-			y.state.new = false
-			changed(y.state, y.key, y, a)
 			if y.fresh then
-				bucket.take(y.fresh.state, y.fresh, y.fresh)
-				changed(y.fresh.state, y.fresh.key, y.fresh, bucket)
+				take(y.fresh.state, y.fresh)
 			end
+		elseif y.algorithm.leave and not y.state.new then
+			y.algorithm.leave(y.state, y)
 		end
 	end
 end
@@ -444,13 +566,17 @@ end
 local function give_back(layers)
 	for i = 1, #layers do
 		local y = layers[i]
-		if y.us then
-			local s, a = state_of(y.key, y.algorithm), y.algorithm
-			y.charged = a == queue
+		if y.give_back then
+			local z = y.fresh
+			if z and state_of(y.key, y.algorithm).new then
+				y.key, y.instead = z.instead, true
+			end
+			local s = state_of(y.key, y.algorithm)
+			y.charged = y.algorithm == queue
 			if not s.new then
-				a.settle(s, y)
-				y.charged = not a.refund(s, y)
-				changed(s, y.key, y, a)
+				y.charged = not y.algorithm.refund(s, y)
+				changed(s, y)
+				s.new = y.algorithm.idle(s, y) <= now
 			end
 		end
 	end
@@ -459,19 +585,33 @@ end
 local function forget(layers)
 	for i = 1, #layers do
 		local y = layers[i]
+		local s = state_of(y.key, y.algorithm)
+		y.charged = not s.new
+		s.gone = true
 		call('DEL', KEYS[y.key])
 		states[y.key] = nil
 	end
 end
 
-local reply = { now }
-local at, size = 1, #ARGV[2]
+local reply, n_reply = { pack('<I7', now) }, 1
+local function say(y)
+	local flags = (y.admitted and 1 or 0) + (y.charged and 2 or 0) + (y.instead and 4 or 0)
+	local retry = y.retry == NEVER and 2 ^ 56 - 1 or y.retry
+	n_reply = n_reply + 1
+	if y.more or y.delay > 0 then
+		reply[n_reply] = pack('<I1I7I7I7I7I7I7', flags + 8, y.remaining, y.reset, retry, y.delay,
+			y.more and y.us or now, y.part)
+	else
+		reply[n_reply] = pack('<I1I7I7I7', flags, y.remaining, y.reset, retry)
+	end
+end
+
+local at, size = 1, #blob
 while at <= size do
 	local op, n, layers, admitted = 0, 0, {}, true
-	op, n, at = read('<I1I1', ARGV[2], at)
+	op, n, at = read('<I1I1', blob, at)
 	for i = 1, n do
 		layers[i], at = read_layer(at)
-		layers[i].algorithm = algorithms[layers[i].number]
 	end
 	if op <= 1 then
 		admitted = judge(layers)
@@ -483,27 +623,27 @@ while at <= size do
 	else
 		forget(layers)
 	end
-	reply[#reply + 1] = admitted and 1 or 0
+	n_reply = n_reply + 1
+	reply[n_reply] = admitted and '\1' or '\0'
 	for i = 1, n do
-		local y, m = layers[i], #reply
-		reply[m + 1] = (y.admitted and 1 or 0) + (y.charged and 2 or 0) + (y.instead and 4 or 0)
-		reply[m + 2], reply[m + 3], reply[m + 4] = y.remaining or 0, y.reset or 0, y.retry or 0
-		reply[m + 5], reply[m + 6], reply[m + 7] = y.delay or 0, y.us or 0, y.part or 0
+		say(layers[i])
 	end
 end
 
-for key, s in pairs(states) do
-	if s.y then
-		local live = ceil((s.algorithm.idle(s, s.y) - now) / 1000)
-		if s.algorithm == log then
+for i = 1, #dirty do
+	local s = dirty[i]
+	if not s.gone then
+		local form, name = s.algorithm, KEYS[s.key]
+		local live = ceil((form.idle(s, s.y) - now) / 1000)
+		if form == log then
 			if s.n > 0 then
-				call('PEXPIRE', s.name, whole(max(live, 1)))
+				call('PEXPIRE', name, whole(max(live, 1)))
 			end
 		elseif live <= 0 then
-			call('DEL', KEYS[key])
+			call('DEL', name)
 		else
-			call('SET', KEYS[key], pack(s.algorithm.pack, s[1], s[2], s[3]), 'PX', whole(live))
+			call('SET', name, pack(form.pack, s[1], s[2], s[3], s[4]), 'PX', whole(live))
 		end
 	end
 end
-return reply
+return table.concat(reply)

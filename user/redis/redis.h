@@ -17,7 +17,8 @@ struct event_base;
 
 enum weir_redis_kind { WEIR_REDIS_ONE, WEIR_REDIS_SENTINEL, WEIR_REDIS_CLUSTER };
 
-#define WEIR_REDIS_SEEDS_MAX 16
+#define WEIR_REDIS_SEEDS_MAX  16
+#define WEIR_REDIS_PREFIX_MAX 64
 struct weir_redis_url {
 	enum weir_redis_kind kind;
 	bool tls;
@@ -35,9 +36,13 @@ struct weir_redis_url {
  * redis+cluster://host[:port],…  -EINVAL with a sentence that never holds the password.
  */
 int weir_redis_url_parse(const char *text, struct weir_redis_url *ret, struct weir_error *e);
+int weir_redis_url_copy(const struct weir_redis_url *u, struct weir_redis_url *ret);
 void weir_redis_url_done(struct weir_redis_url *u);
 /* As given, without user and password: for status and logs. */
 const char *weir_redis_url_shown(const struct weir_redis_url *u, char *buf, size_t size);
+
+/* The script counts in doubles: are this limit's numbers whole there? Else the configuration is refused. */
+bool weir_redis_limit_fits(const struct weir_store_limit *l);
 
 struct weir_redis_options {
 	const struct weir_redis_url *url; /* copied */
@@ -50,6 +55,7 @@ struct weir_redis_options {
 	__u64 probe_ns;		 /* while it is open: how often the server is tried */
 	unsigned batch_max;	 /* requests in one script call; 1: no coalescing */
 	size_t waiting_max;	 /* decisions that may wait; more are refused at once (-EAGAIN) */
+	bool quiet; /* changes of health are logged for debugging only: another worker does */
 };
 
 enum weir_redis_health { WEIR_REDIS_HEALTHY, WEIR_REDIS_DEGRADED, WEIR_REDIS_OPEN };
@@ -62,6 +68,8 @@ enum weir_redis_error_kind {
 	WEIR_REDIS_ERROR_CLUSTER, /* CLUSTERDOWN, CROSSSLOT, redirections without end */
 	WEIR_REDIS_ERROR_MAX
 };
+#define WEIR_REDIS_LATENCY_N 12 /* upper bounds, and one above */
+extern const __u32 weir_redis_latency_us[WEIR_REDIS_LATENCY_N];
 struct weir_redis_stats {
 	enum weir_redis_health health;
 	__s64 since_s;		/* wall clock of the last change */
@@ -70,7 +78,7 @@ struct weir_redis_stats {
 	__u64 decisions, calls; /* decisions / calls: how well it coalesces */
 	__u64 errors[WEIR_REDIS_ERROR_MAX];
 	__u64 reconnects, script_loads, redirects, late_refunds;
-	__u64 latency_n[13], latency_sum_us; /* of calls; bounds as weir_l7_latency_us */
+	__u64 latency_n[WEIR_REDIS_LATENCY_N + 1], latency_sum_us; /* of calls */
 };
 
 /* Never blocks, needs no server to be there. Runs in @base's thread. Answers every decision exactly once: 0, or

@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A node: requests that came in one turn of the loop go to it in one script call, a few calls are under way at a time (a
+ * slow server makes larger calls, not longer queues), replies go to their jobs. What a reply shows as charged and nobody
+ * waits for any more is given back. Called by store.c; topology.c makes the nodes.
+ */
+#include <hiredis/async.h>
+#include <hiredis/hiredis.h>
+#include <string.h>
+
+#include "user/redis/redis_int.h"
+
+const __u32 weir_redis_latency_us[WEIR_REDIS_LATENCY_N] = {50,	  100,	 200,	 500,
+							   1000,  2000,	 5000,	 10000,
+							   20000, 50000, 100000, 1000000};
+
+static void on_reply(struct redisAsyncContext *ac, void *reply, void *data);
+
+/* --- what waits -------------------------------------------------------------------------------------------------- */
+
+static void enqueue(struct weir_redis_node *n, struct weir_redis_item *i, bool front)
+{
+	i->node = n;
+	i->call = NULL;
+	i->prev = front ? NULL : n->last;
+	i->next = front ? n->first : NULL;
+	*(i->prev ? &i->prev->next : &n->first) = i;
+	*(i->next ? &i->next->prev : &n->last) = i;
+}
+
+static void dequeue(struct weir_redis_item *i)
+{
+	struct weir_redis_node *n = i->node;
+
+	*(i->prev ? &i->prev->next : &n->first) = i->next;
+	*(i->next ? &i->next->prev : &n->last) = i->prev;
+	i->prev = i->next = NULL;
+}
+
+static void finish(struct weir_redis_item *i, int r)
+{
+	i->node = NULL;
+	i->call = NULL;
+	weir_redis_job_item_done(i, r);
+}
+
+int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i)
+{
+	if (n->breaker.health == WEIR_REDIS_OPEN)
+		return -EHOSTDOWN;
+	i->tries = 0;
+	i->asking = false;
+	enqueue(n, i, false);
+	weir_redis_flush_soon(n->s);
+	return 0;
+}
+
+bool weir_redis_item_abandon(struct weir_redis_item *i)
+{
+	struct weir_redis_call *c = i->call;
+
+	if (c)
+		c->part[i->at].item = NULL;
+	else
+		dequeue(i);
+	i->node = NULL;
+	i->call = NULL;
+	return c;
+}
+
+static void fail_waiting(struct weir_redis_node *n, int r)
+{
+	struct weir_redis_item *i, *last = n->last; /* callbacks may add more */
+
+	while ((i = n->first)) {
+		dequeue(i);
+		finish(i, r);
+		if (i == last)
+			break;
+	}
+}
+
+/* --- calls ------------------------------------------------------------------------------------------------------- */
+
+static struct weir_redis_call *call_new(struct weir_redis *s)
+{
+	struct weir_redis_call *c = s->spare_calls;
+
+	if (c) {
+		s->spare_calls = c->next;
+		return c;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->n_max = s->o.batch_max;
+	c->part = calloc(c->n_max, sizeof(*c->part));
+	if (!c->part) {
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static void call_free(struct weir_redis *s, struct weir_redis_call *c)
+{
+	c->n = 0;
+	c->probe = false;
+	c->next = s->spare_calls;
+	s->spare_calls = c;
+}
+
+static void forget_call(struct weir_redis_call *c)
+{
+	struct weir_redis_node *n = c->node;
+
+	*(c->prev ? &c->prev->next : &n->oldest) = c->next;
+	*(c->next ? &c->next->prev : &n->newest) = c->prev;
+	n->n_calls--;
+}
+
+/* Sends the command that @c holds. -EIO: the connection is about to go. */
+static int send_call(struct weir_redis_node *n, struct weir_redis_call *c)
+{
+	if (redisAsyncFormattedCommand(n->conn.ac, on_reply, c, c->command.at, c->command.n) !=
+	    REDIS_OK)
+		return -EIO;
+	c->node = n;
+	c->loads = n->loads;
+	c->sent_ns = weir_redis_now_ns();
+	c->next = NULL;
+	c->prev = n->newest;
+	*(c->prev ? &c->prev->next : &n->oldest) = c;
+	n->newest = c;
+	n->n_calls++;
+	weir_redis_count(&n->s->n.calls, 1);
+	return 0;
+}
+
+static int make_command(struct weir_redis_node *n, struct weir_redis_call *c)
+{
+	const struct weir_redis_pack *p = &n->s->pack;
+	int r;
+
+	r = weir_redis_command(n->conn.sha, p->n_keys, p->keys.at, p->keys.n, 0, p->blob.at,
+			       p->blob.n, &c->command, &c->keys_at);
+	c->n_keys = p->n_keys;
+	c->keys_bytes = p->keys.n;
+	c->blob_at = c->command.n - 2 - p->blob.n;
+	return r;
+}
+
+/* May @i go in the call that begins with @first? In a Cluster only with those of its slot. */
+static bool joins(const struct weir_redis_node *n, const struct weir_redis_item *first,
+		  const struct weir_redis_item *i)
+{
+	if (n->s->url.kind != WEIR_REDIS_CLUSTER)
+		return true;
+	return i->slot == first->slot && !i->asking && !first->asking;
+}
+
+/* Moves items from the queue into @c until one of them is full. */
+static void fill(struct weir_redis_node *n, struct weir_redis_call *c)
+{
+	struct weir_redis_pack *p = &n->s->pack;
+	struct weir_redis_item *i = n->first, *next, *first = i;
+	unsigned looked = 0;
+	size_t blob_at;
+	int r;
+
+	weir_redis_pack_begin(p);
+	for (; i && c->n < c->n_max && weir_redis_pack_has_room(p); i = next) {
+		next = i->next;
+		if (i != first && !joins(n, first, i)) {
+			if (++looked == c->n_max)
+				break;
+			continue;
+		}
+		blob_at = p->blob.n;
+		dequeue(i);
+		r = weir_redis_pack_add(p, i->q, i->layers, i->op);
+		if (r < 0) {
+			if (i == first)
+				first = next;
+			finish(i, r);
+			continue;
+		}
+		i->call = c;
+		i->at = (__u16)c->n;
+		c->part[c->n].item = i;
+		c->part[c->n].op = i->op;
+		c->part[c->n].blob_at = (__u32)blob_at;
+		c->n++;
+	}
+}
+
+static void fail_call(struct weir_redis_call *c, int r)
+{
+	for (unsigned k = 0; k < c->n; k++)
+		if (c->part[k].item)
+			finish(c->part[k].item, r);
+}
+
+static int send_next(struct weir_redis_node *n)
+{
+	struct weir_redis_call *c = call_new(n->s);
+	bool asking = n->first->asking;
+	int r = 0;
+
+	if (!c) {
+		fail_waiting(n, -ENOMEM);
+		return -ENOMEM;
+	}
+	fill(n, c);
+	if (c->n) {
+		r = make_command(n, c);
+		if (r >= 0 && asking)
+			(void)redisAsyncCommand(n->conn.ac, NULL, NULL, "ASKING");
+		if (r >= 0)
+			r = send_call(n, c);
+	}
+	if (r < 0)
+		fail_call(c, r);
+	if (r < 0 || !c->n)
+		call_free(n->s, c);
+	return r;
+}
+
+void weir_redis_node_pump(struct weir_redis_node *n)
+{
+	unsigned most = n->s->url.kind == WEIR_REDIS_CLUSTER ? 16 * WEIR_REDIS_CALLS_MAX
+							     : WEIR_REDIS_CALLS_MAX;
+
+	if (n->conn.state != WEIR_REDIS_CONN_READY || !n->first || n->n_calls >= most)
+		return;
+	weir_hi_cork(n->conn.ac);
+	while (n->first && n->n_calls < most && send_next(n) >= 0)
+		;
+	weir_hi_flush(n->conn.ac);
+}
+
+/* --- replies ----------------------------------------------------------------------------------------------------- */
+
+/* A call whose answer nobody waits for. */
+static void send_back(struct weir_redis_node *n, unsigned n_keys, const char *keys,
+		      size_t keys_bytes, const struct weir_redis_text *blob)
+{
+	struct weir_redis_call *c;
+
+	if (n->conn.state != WEIR_REDIS_CONN_READY)
+		return; /* over-charged: as it may be when a connection is lost */
+	c = call_new(n->s);
+	if (!c)
+		return;
+	c->n_keys = n_keys;
+	c->keys_bytes = keys_bytes;
+	if (weir_redis_command(n->conn.sha, n_keys, keys, keys_bytes, 0, blob->at, blob->n,
+			       &c->command, &c->keys_at) < 0 ||
+	    send_call(n, c) < 0)
+		call_free(n->s, c);
+}
+
+void weir_redis_node_give_back(struct weir_redis_node *n, struct weir_store_request *q,
+			       __u64 layers)
+{
+	struct weir_redis_pack *p = &n->s->pack;
+
+	weir_redis_pack_begin(p);
+	if (weir_redis_pack_add(p, q, layers, WEIR_REDIS_GIVE_BACK) >= 0)
+		send_back(n, p->n_keys, p->keys.at, p->keys.n, &p->blob);
+	weir_redis_count(&n->s->n.late_refunds, 1);
+}
+
+/* Nobody waits for this part's answer: what it charged is added to what is given back. */
+static int take_back(struct weir_redis_call *c, unsigned k, struct weir_redis_answers *a)
+{
+	const char *blob = c->command.at + c->blob_at;
+	size_t from = c->part[k].blob_at;
+	size_t to = k + 1 < c->n ? c->part[k + 1].blob_at : c->command.n - 2 - c->blob_at;
+	struct weir_redis_text *late = &c->node->s->late;
+	size_t before = late->n;
+	int r = weir_redis_give_back((const unsigned char *)blob + from, to - from, a, late);
+
+	if (c->part[k].op != WEIR_REDIS_DECIDE)
+		late->n = before;
+	else if (r > 0)
+		weir_redis_count(&c->node->s->n.late_refunds, 1);
+	return r;
+}
+
+static void take_answers(struct weir_redis_call *c, const struct redisReply *reply)
+{
+	struct weir_redis_node *n = c->node;
+	struct weir_redis_answers a = {};
+	unsigned bad = 0;
+	int r = weir_redis_answers_open(reply->str, reply->len, &a);
+
+	n->s->late.n = 0;
+	for (unsigned k = 0; k < c->n; k++) {
+		struct weir_redis_item *i = c->part[k].item;
+
+		if (!i) {
+			if (r >= 0)
+				r = take_back(c, k, &a);
+			continue;
+		}
+		if (r >= 0)
+			r = weir_redis_answers_next(&a, i->q, i->layers, i->op, &i->admitted);
+		bad += r < 0;
+		finish(i, r < 0 ? r : 0);
+	}
+	if (bad)
+		weir_redis_node_failure(n, WEIR_REDIS_ERROR_REPLY, bad,
+					"a reply of the script makes no sense");
+	if (n->s->late.n)
+		send_back(n, c->n_keys, c->command.at + c->keys_at, c->keys_bytes, &n->s->late);
+}
+
+/* Nothing of the call ran: all of it goes again, in its order, perhaps elsewhere. */
+static void again(struct weir_redis_call *c, struct weir_redis_node *to, bool asking, bool front)
+{
+	for (unsigned k = 0; k < c->n; k++) {
+		struct weir_redis_item *i = c->part[front ? c->n - 1 - k : k].item;
+
+		if (!i)
+			continue;
+		if (++i->tries > WEIR_REDIS_TRIES_MAX) {
+			weir_redis_count(&c->node->s->n.errors[WEIR_REDIS_ERROR_CLUSTER], 1);
+			finish(i, -EIO);
+			continue;
+		}
+		i->asking = asking;
+		enqueue(to, i, front);
+	}
+	weir_redis_flush_soon(c->node->s);
+}
+
+static bool begins(const struct redisReply *r, const char *with)
+{
+	return !strncmp(r->str, with, strlen(with));
+}
+
+static const struct {
+	const char *begins;
+	enum weir_redis_error_kind kind;
+	const char *words; /* NULL: the server's */
+} errors[] = {
+	{"OOM", WEIR_REDIS_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
+	{"LOADING", WEIR_REDIS_ERROR_REPLY, "it is loading its data"},
+	{"MASTERDOWN", WEIR_REDIS_ERROR_REPLY, "it is a replica without its master"},
+	{"BUSY", WEIR_REDIS_ERROR_REPLY, "it is busy with somebody's script"},
+	{"MISCONF", WEIR_REDIS_ERROR_SCRIPT, "it cannot save, and refuses writes (MISCONF)"},
+	{"NOREPLICAS", WEIR_REDIS_ERROR_SCRIPT, "too few replicas, and it refuses writes"},
+	{"CLUSTERDOWN", WEIR_REDIS_ERROR_CLUSTER, "the cluster is down"},
+	{"CROSSSLOT", WEIR_REDIS_ERROR_CLUSTER,
+	 "keys of several slots in one call: this is a cluster (redis+cluster://)"},
+	{"TRYAGAIN", WEIR_REDIS_ERROR_CLUSTER, "a slot is being moved"},
+	{"MOVED", WEIR_REDIS_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
+	{"ASK", WEIR_REDIS_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
+	{"READONLY", WEIR_REDIS_ERROR_REPLY, "it is a replica, no master"},
+};
+
+static void call_failed(struct weir_redis_call *c, const struct redisReply *r)
+{
+	struct weir_redis_node *n = c->node;
+	enum weir_redis_error_kind kind = WEIR_REDIS_ERROR_SCRIPT;
+	const char *words = r->str;
+	unsigned alive = 0;
+
+	for (size_t k = 0; k < ARRAY_LEN(errors); k++)
+		if (begins(r, errors[k].begins)) {
+			kind = errors[k].kind;
+			words = errors[k].words;
+			break;
+		}
+	for (unsigned k = 0; k < c->n; k++)
+		alive += c->part[k].item != NULL;
+	fail_call(c, -EIO);
+	weir_redis_node_failure(n, kind, alive, words);
+	if (begins(r, "READONLY") || begins(r, "NOAUTH")) {
+		weir_redis_conn_fail(&n->conn, "%s", words); /* the next try looks up its name */
+	} else if (begins(r, "CLUSTERDOWN")) {
+		weir_redis_topology_doubt(n->s->topology, n);
+	}
+}
+
+static void load_again(struct weir_redis_call *c)
+{
+	struct weir_redis_node *n = c->node;
+
+	if (c->loads == n->loads) { /* else somebody did since */
+		n->loads++;
+		weir_redis_count(&n->s->n.script_loads, 1);
+		(void)weir_redis_conn_load(
+			&n->conn); /* no memory: NOSCRIPT again, and then an error */
+	}
+	again(c, n, false, true);
+}
+
+/* What an error of the server means for the call's requests: NOSCRIPT and redirections say that nothing ran. */
+static void take_error(struct weir_redis_call *c, const struct redisReply *r)
+{
+	struct weir_redis_node *n = c->node, *to;
+	bool cluster = n->s->url.kind == WEIR_REDIS_CLUSTER;
+	bool moved = begins(r, "MOVED "), ask = begins(r, "ASK ");
+
+	if (begins(r, "NOSCRIPT")) {
+		load_again(c);
+		return;
+	}
+	if (cluster && (moved || ask)) {
+		weir_redis_count(&n->s->n.redirects, 1);
+		to = weir_redis_topology_redirect(n->s->topology, r->str + (moved ? 6 : 4), moved,
+						  n);
+		if (to) {
+			again(c, to, ask, false);
+			return;
+		}
+	}
+	if (cluster && begins(r, "TRYAGAIN")) {
+		again(c, n, c->n && c->part[0].item && c->part[0].item->asking, false);
+		return;
+	}
+	call_failed(c, r);
+}
+
+static void probe_answered(struct weir_redis_node *n, const struct redisReply *r)
+{
+	n->probing = false;
+	if (!r)
+		return;
+	if (r->type != REDIS_REPLY_STRING) {
+		(void)snprintf(n->conn.cause, sizeof(n->conn.cause), "%.100s",
+			       r->type == REDIS_REPLY_ERROR ? r->str : "its reply makes no sense");
+		if (r->type == REDIS_REPLY_ERROR && begins(r, "NOSCRIPT"))
+			(void)weir_redis_conn_load(&n->conn); /* no memory: NOSCRIPT again */
+		return;
+	}
+	if (weir_redis_breaker_up(&n->breaker, weir_redis_now_ns()))
+		weir_redis_health_changed(n->s, n, "it answers again");
+	weir_redis_flush_soon(n->s);
+}
+
+static void measure(struct weir_redis *s, __u64 sent_ns)
+{
+	__u64 us = (weir_redis_now_ns() - sent_ns) / 1000;
+	unsigned k = 0;
+
+	while (k < WEIR_REDIS_LATENCY_N && us > weir_redis_latency_us[k])
+		k++;
+	weir_redis_count(&s->n.latency_n[k], 1);
+	weir_redis_count(&s->n.latency_sum_us, us);
+}
+
+static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
+{
+	struct weir_redis_call *c = data;
+	struct weir_redis_node *n = c->node;
+	const struct redisReply *r = reply;
+
+	(void)ac;
+	forget_call(c);
+	if (r)
+		measure(n->s, c->sent_ns);
+	if (c->probe)
+		probe_answered(n, r);
+	else if (!r)
+		fail_call(c, -EIO); /* the connection is lost: down says so */
+	else if (r->type == REDIS_REPLY_STRING)
+		take_answers(c, r);
+	else if (r->type == REDIS_REPLY_ERROR)
+		take_error(c, r);
+	else {
+		fail_call(c, -EPROTO);
+		weir_redis_node_failure(n, WEIR_REDIS_ERROR_REPLY, 1, "its reply makes no sense");
+	}
+	call_free(n->s, c);
+	if (n->first)
+		weir_redis_flush_soon(n->s);
+}
+
+/* --- health ------------------------------------------------------------------------------------------------------ */
+
+void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_kind kind,
+			     unsigned count, const char *cause)
+{
+	char where[280], text[WEIR_REDIS_CAUSE_BYTES];
+	__u64 now_ns = weir_redis_now_ns();
+	bool changed = false;
+
+	weir_redis_count(&n->s->n.errors[kind], count);
+	for (unsigned k = 0; k < count && k < n->breaker.errors; k++)
+		changed |= weir_redis_breaker_failure(&n->breaker, now_ns);
+	if (!changed)
+		return;
+	(void)snprintf(text, sizeof(text), "%.50s: %.100s",
+		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
+	weir_redis_health_changed(n->s, n, text);
+	if (n->breaker.health == WEIR_REDIS_OPEN)
+		fail_waiting(n, -EHOSTDOWN);
+}
+
+/* A write as any decision makes it: it meets maxmemory, roles and rights. */
+static void send_probe(struct weir_redis_node *n)
+{
+	struct weir_store_limit l = {.algorithm = WEIR_REQUEST_FIXED_WINDOW, .window_us = 1000000};
+	struct weir_store_layer y = {.limit = &l, .cost = 1};
+	struct weir_store_request q = {.layer = &y, .n = 1};
+	struct weir_redis_call *c;
+	__u32 tag = 0;
+
+	l.fixed.limit = 1ull << 40;
+	for (; n->s->url.kind == WEIR_REDIS_CLUSTER && tag < 1u << 24; tag++) {
+		memcpy(y.key, &tag, 3);
+		if (weir_redis_layer_slot(&y) == n->a_slot)
+			break;
+	}
+	c = call_new(n->s);
+	if (!c)
+		return;
+	weir_redis_pack_begin(&n->s->pack);
+	c->probe = true;
+	if (weir_redis_pack_add(&n->s->pack, &q, 1, WEIR_REDIS_DECIDE) < 0 ||
+	    make_command(n, c) < 0 || send_call(n, c) < 0) {
+		call_free(n->s, c);
+		return;
+	}
+	n->probing = true;
+}
+
+void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
+{
+	__u64 stuck_ns = n->s->o.probe_ns;
+
+	if (stuck_ns < 2 * n->s->o.timeout_ns)
+		stuck_ns = 2 * n->s->o.timeout_ns;
+	if (weir_redis_breaker_tick(&n->breaker, now_ns))
+		weir_redis_health_changed(n->s, n, "no failure for a while");
+	if (n->conn.state != WEIR_REDIS_CONN_READY)
+		return;
+	if (n->oldest && now_ns - n->oldest->sent_ns > stuck_ns)
+		weir_redis_conn_fail(&n->conn, "no reply for %llu ms",
+				     (now_ns - n->oldest->sent_ns) / 1000000);
+	else if (n->breaker.health == WEIR_REDIS_OPEN && !n->probing)
+		send_probe(n);
+}
+
+static void up(void *arg)
+{
+	struct weir_redis_node *n = arg;
+
+	weir_redis_count(&n->s->n.reconnects, 1);
+	n->loads++;
+	if (n->breaker.health == WEIR_REDIS_OPEN)
+		send_probe(n);
+	else
+		weir_redis_flush_soon(n->s);
+	weir_redis_topology_up(n->s->topology, n);
+}
+
+static void down(void *arg, const char *cause)
+{
+	struct weir_redis_node *n = arg;
+
+	weir_redis_count(&n->s->n.errors[WEIR_REDIS_ERROR_CONNECT], 1);
+	n->probing = false;
+	if (weir_redis_breaker_down(&n->breaker, weir_redis_now_ns()))
+		weir_redis_health_changed(n->s, n, cause);
+	fail_waiting(n, -EHOSTDOWN);
+	weir_redis_topology_doubt(n->s->topology, n);
+}
+
+int weir_redis_node_new(struct weir_redis *s, struct weir_redis_node **ret)
+{
+	struct weir_redis_node *n = calloc(1, sizeof(*n));
+	int r;
+
+	if (!n)
+		return -ENOMEM;
+	n->s = s;
+	r = weir_redis_conn_init(&n->conn, s);
+	if (r >= 0)
+		r = weir_redis_breaker_init(&n->breaker, s->o.breaker_errors,
+					    s->o.breaker_within_ns);
+	if (r < 0) {
+		weir_redis_node_free(n);
+		return r;
+	}
+	n->conn.up = up;
+	n->conn.down = down;
+	n->conn.arg = n;
+	*ret = n;
+	return 0;
+}
+
+void weir_redis_node_free(struct weir_redis_node *n)
+{
+	if (!n)
+		return;
+	weir_redis_conn_done(&n->conn);
+	fail_waiting(n, -EHOSTDOWN);
+	weir_redis_breaker_done(&n->breaker);
+	free(n);
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* One connection: its name is looked up, an address is tried, the server is greeted (AUTH, SELECT, CLIENT SETNAME, INFO,
+ * ROLE, SCRIPT LOAD in one go). Lost, it is tried again after a jittered pause that grows to the probe's interval; every
+ * try looks the name up anew. Called by batch.c for nodes and by topology.c for questions.
+ */
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <hiredis/async.h>
+#include <hiredis/hiredis.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "user/base/str.h"
+#include "user/redis/redis_int.h"
+
+/* What is said for a reply that is due, in order; the number is the callback's private data. */
+enum greeting { GREET_AUTH, GREET_SELECT, GREET_NAME, GREET_INFO, GREET_ROLE, GREET_LOAD };
+
+#define LEAST_MAJOR 6
+#define LEAST_MINOR 2
+
+static void try_now(struct weir_redis_conn *c);
+
+static void arm(struct weir_redis_conn *c, __u64 ns)
+{
+	struct timeval t = {.tv_sec = (time_t)(ns / 1000000000),
+			    .tv_usec = (long)(ns % 1000000000 / 1000)};
+
+	(void)event_add(c->timer, &t); /* the timer is there: nothing is allocated */
+}
+
+/* Takes apart what there is of it; commands under way get a NULL reply, which may call back into c's owner. */
+static void take_apart(struct weir_redis_conn *c)
+{
+	struct redisAsyncContext *ac = c->ac;
+
+	c->state = WEIR_REDIS_CONN_CLOSED;
+	c->ac = NULL;
+	(void)event_del(c->timer);
+	weir_redis_lookup_cancel(TAKE_PTR(c->lookup));
+	if (ac) {
+		ac->data = NULL;
+		redisAsyncFree(ac);
+	}
+}
+
+void weir_redis_conn_close(struct weir_redis_conn *c)
+{
+	take_apart(c);
+	c->tries = 0;
+}
+
+static __u64 pause_ns(const struct weir_redis_conn *c)
+{
+	__u64 most = c->s->o.probe_ns, ns = WEIR_REDIS_BACKOFF_NS;
+
+	for (unsigned i = 1; i < c->tries && ns < most; i++)
+		ns *= 2;
+	if (ns > most)
+		ns = most;
+	return ns / 2 + randombytes_uniform((__u32)(ns / 2 / 1000) + 1) * 1000ull;
+}
+
+/* After the context is gone. */
+static void lost(struct weir_redis_conn *c)
+{
+	c->tries++;
+	if (!c->once)
+		arm(c, pause_ns(c));
+	if (c->down)
+		c->down(c->arg, c->cause);
+}
+
+void weir_redis_conn_fail(struct weir_redis_conn *c, const char *format, ...)
+{
+	char why[WEIR_REDIS_CAUSE_BYTES - 40], where[sizeof(c->host) + 16];
+	va_list ap;
+
+	va_start(ap, format);
+	(void)vsnprintf(why, sizeof(why), format, ap); /* too long: cut */
+	va_end(ap);
+	(void)snprintf(c->cause, sizeof(c->cause), "%.38s: %s",
+		       weir_redis_conn_where(c, where, sizeof(where)), why);
+	if (c->state == WEIR_REDIS_CONN_CLOSED)
+		return;
+	take_apart(c);
+	lost(c);
+}
+
+const char *weir_redis_conn_where(const struct weir_redis_conn *c, char *buf, size_t size)
+{
+	if (!c->host[0])
+		(void)snprintf(buf, size, "%s", c->s->url.unix_path);
+	else
+		(void)snprintf(buf, size, strchr(c->host, ':') ? "[%s]:%u" : "%s:%u", c->host,
+			       c->port);
+	return buf;
+}
+
+/* --- greeting ---------------------------------------------------------------------------------------------------- */
+
+static bool begins(const struct redisReply *r, const char *with)
+{
+	return !strncmp(r->str, with, strlen(with));
+}
+
+/* The value of "name:value\r\n" in what INFO says. */
+static bool info_value(const char *text, const char *name, char *ret, size_t size)
+{
+	const char *at = strstr(text, name);
+	size_t n;
+
+	if (!at)
+		return false;
+	at += strlen(name);
+	n = strcspn(at, "\r\n");
+	(void)snprintf(ret, size, "%.*s", (int)(n < size ? n : size - 1), at);
+	return true;
+}
+
+static bool read_number(const char **s, unsigned *ret)
+{
+	unsigned n = 0;
+	const char *at = *s;
+
+	for (; *at >= '0' && *at <= '9' && n < 1000; at++)
+		n = n * 10 + (unsigned)(*at - '0');
+	if (at == *s)
+		return false;
+	*s = *at == '.' ? at + 1 : at;
+	*ret = n;
+	return true;
+}
+
+/* A server that does not say its version is taken as it is: an ACL may keep INFO from us. */
+static bool read_version(struct weir_redis_conn *c, const struct redisReply *r)
+{
+	char number[20] = "", other[20];
+	const char *at = number;
+	unsigned major = 0, minor = 0;
+
+	if (r->type != REDIS_REPLY_STRING ||
+	    !info_value(r->str, "redis_version:", number, sizeof(number)))
+		return true;
+	if (info_value(r->str, "valkey_version:", other, sizeof(other)))
+		(void)snprintf(c->version, sizeof(c->version), "Valkey %s", other);
+	else
+		(void)snprintf(c->version, sizeof(c->version), "Redis %s", number);
+	if (!read_number(&at, &major) || !read_number(&at, &minor))
+		return true;
+	if (major > LEAST_MAJOR || (major == LEAST_MAJOR && minor >= LEAST_MINOR))
+		return true;
+	weir_redis_conn_fail(c, "Redis %s is too old: %d.%d or later is needed", number,
+			     LEAST_MAJOR, LEAST_MINOR);
+	return false;
+}
+
+static bool is_master(const struct redisReply *r)
+{
+	return r->type != REDIS_REPLY_ARRAY || !r->elements ||
+	       r->element[0]->type != REDIS_REPLY_STRING || !strcmp(r->element[0]->str, "master");
+}
+
+static void refused(struct weir_redis_conn *c, enum greeting g, const struct redisReply *r)
+{
+	if (begins(r, "WRONGPASS") || begins(r, "ERR invalid password"))
+		weir_redis_conn_fail(c, "user or password is wrong");
+	else if (begins(r, "NOAUTH"))
+		weir_redis_conn_fail(c, "a password is needed (store.password_file)");
+	else if (g == GREET_AUTH && begins(r, "ERR AUTH") && strstr(r->str, "without any password"))
+		weir_redis_conn_fail(c, "a password is configured here, but the server has none");
+	else if (begins(r, "NOPERM"))
+		weir_redis_conn_fail(c, "the user lacks a right: %s", r->str);
+	else
+		weir_redis_conn_fail(c, "%s", r->str);
+}
+
+static void ready(struct weir_redis_conn *c)
+{
+	(void)event_del(c->timer);
+	c->state = WEIR_REDIS_CONN_READY;
+	c->tries = 0;
+	c->cause[0] = '\0';
+	if (c->up)
+		c->up(c->arg);
+}
+
+static void greeted(struct redisAsyncContext *ac, void *reply, void *data)
+{
+	struct weir_redis_conn *c = ac->data;
+	const struct redisReply *r = reply;
+	enum greeting g = (enum greeting)(uintptr_t)data;
+
+	if (!c || c->ac != ac || !r)
+		return; /* given up, or lost: down comes */
+	if (r->type == REDIS_REPLY_ERROR && g != GREET_INFO && g != GREET_ROLE && g != GREET_NAME) {
+		refused(c, g, r);
+		return;
+	}
+	if (r->type == REDIS_REPLY_ERROR && begins(r, "NOAUTH")) {
+		refused(c, g, r);
+		return;
+	}
+	if (g == GREET_INFO && !read_version(c, r))
+		return;
+	if (g == GREET_ROLE && c->want_master && !is_master(r)) {
+		weir_redis_conn_fail(c, "it is a %s, no master", r->element[0]->str);
+		return;
+	}
+	if (g == GREET_LOAD) {
+		if (r->type != REDIS_REPLY_STRING || r->len != sizeof(c->sha) - 1) {
+			weir_redis_conn_fail(c, "SCRIPT LOAD has a reply that makes no sense");
+			return;
+		}
+		memcpy(c->sha, r->str, sizeof(c->sha));
+	}
+	if (++c->replies_seen == c->replies_due && c->state == WEIR_REDIS_CONN_GREETING)
+		ready(c);
+}
+
+static int say(struct weir_redis_conn *c, enum greeting g, const char *const *words, int n)
+{
+	c->replies_due++;
+	return redisAsyncCommandArgv(c->ac, greeted, (void *)(uintptr_t)g, n, (const char **)words,
+				     NULL) == REDIS_OK
+		       ? 0
+		       : -ENOMEM;
+}
+#define SAY(c, g, ...)                                                                             \
+	say(c, g, (const char *const[]){__VA_ARGS__},                                              \
+	    (int)ARRAY_LEN(((const char *const[]){__VA_ARGS__})))
+
+int weir_redis_conn_load(struct weir_redis_conn *c)
+{
+	return SAY(c, GREET_LOAD, "SCRIPT", "LOAD", weir_redis_script);
+}
+
+static int greet(struct weir_redis_conn *c)
+{
+	const struct weir_redis *s = c->s;
+	char db[12];
+	int r = 0;
+
+	c->replies_due = c->replies_seen = 0;
+	if (s->password && s->user)
+		r = SAY(c, GREET_AUTH, "AUTH", s->user, s->password);
+	else if (s->password)
+		r = SAY(c, GREET_AUTH, "AUTH", s->password);
+	if (r >= 0 && s->url.db && !c->plain) {
+		(void)snprintf(db, sizeof(db), "%u", s->url.db);
+		r = SAY(c, GREET_SELECT, "SELECT", db);
+	}
+	r = r < 0 ? r : SAY(c, GREET_NAME, "CLIENT", "SETNAME", s->name);
+	r = r < 0 ? r : SAY(c, GREET_INFO, "INFO", "server");
+	if (r >= 0 && c->want_master)
+		r = SAY(c, GREET_ROLE, "ROLE");
+	if (r >= 0 && !c->plain)
+		r = weir_redis_conn_load(c);
+	return r;
+}
+
+/* --- connecting -------------------------------------------------------------------------------------------------- */
+
+static void connected(const struct redisAsyncContext *ac, int status)
+{
+	struct weir_redis_conn *c = ac->data;
+
+	if (!c || c->ac != ac)
+		return;
+	if (status != REDIS_OK) {
+		c->ac = NULL; /* hiredis frees it */
+		weir_redis_conn_fail(c, "%s", ac->errstr);
+		return;
+	}
+	c->state = WEIR_REDIS_CONN_GREETING;
+	if (greet(c) < 0)
+		c->replies_due = 0; /* no memory: the timer gives up */
+}
+
+static void disconnected(const struct redisAsyncContext *ac, int status)
+{
+	struct weir_redis_conn *c = ac->data;
+
+	if (!c || c->ac != ac)
+		return;
+	c->ac = NULL; /* hiredis frees it */
+	weir_redis_conn_fail(c, "%s",
+			     status == REDIS_OK || !ac->errstr || !ac->errstr[0]
+				     ? "the connection was closed"
+				     : ac->errstr);
+}
+
+static void dial(struct weir_redis_conn *c)
+{
+	struct weir_hi_target t = {.name = c->host, .port = c->port};
+	char cause[WEIR_REDIS_CAUSE_BYTES] = "no memory";
+	int r;
+
+	if (c->host[0])
+		t.address = c->addresses.text[c->tries % c->addresses.n];
+	else
+		t.path = c->s->url.unix_path;
+	c->state = WEIR_REDIS_CONN_CONNECTING;
+	r = weir_hi_connect(c->s->base, &t, c->s->tls, c, connected, disconnected, cause, &c->ac);
+	if (r < 0)
+		weir_redis_conn_fail(c, "%s", cause);
+}
+
+static void resolved(void *arg, int r, const struct weir_redis_addresses *a, const char *cause)
+{
+	struct weir_redis_conn *c = arg;
+
+	c->lookup = NULL;
+	if (r < 0) {
+		weir_redis_conn_fail(c, "its name is not known: %s", cause);
+		return;
+	}
+	c->addresses = *a;
+	dial(c);
+}
+
+static void try_now(struct weir_redis_conn *c)
+{
+	unsigned char number[sizeof(struct in6_addr)];
+	int r;
+
+	arm(c, WEIR_REDIS_CONNECT_NS);
+	c->state = WEIR_REDIS_CONN_RESOLVING;
+	if (!c->host[0]) {
+		dial(c);
+		return;
+	}
+	if (inet_pton(AF_INET, c->host, number) == 1 || inet_pton(AF_INET6, c->host, number) == 1) {
+		c->addresses.n = 1;
+		(void)weir_str_copy(c->addresses.text[0], sizeof(c->addresses.text[0]), c->host);
+		dial(c);
+		return;
+	}
+	r = weir_redis_lookup_start(c->s->base, c->host, resolved, c, &c->lookup);
+	if (r < 0)
+		weir_redis_conn_fail(c, "its name cannot be looked up: %s", strerror(-r));
+}
+
+/* Time for the next try, or a try took too long. */
+static void timer_fired(evutil_socket_t fd, short what, void *arg)
+{
+	static const char *const doing[] = {
+		[WEIR_REDIS_CONN_RESOLVING] = "looking up its name",
+		[WEIR_REDIS_CONN_CONNECTING] = "connecting",
+		[WEIR_REDIS_CONN_GREETING] = "waiting for its first replies",
+	};
+	struct weir_redis_conn *c = arg;
+
+	(void)fd;
+	(void)what;
+	if (c->state == WEIR_REDIS_CONN_CLOSED)
+		try_now(c);
+	else if (c->state != WEIR_REDIS_CONN_READY)
+		weir_redis_conn_fail(c, "%s took more than %llu s", doing[c->state],
+				     WEIR_REDIS_CONNECT_NS / 1000000000);
+}
+
+void weir_redis_conn_open(struct weir_redis_conn *c, const char *host, __u16 port)
+{
+	if (host) {
+		if (strcmp(host, c->host) || port != c->port) {
+			weir_redis_conn_close(c);
+			(void)weir_str_copy(c->host, sizeof(c->host), host);
+			c->port = port;
+		}
+	}
+	if (c->state == WEIR_REDIS_CONN_CLOSED && !event_pending(c->timer, EV_TIMEOUT, NULL))
+		try_now(c);
+}
+
+int weir_redis_conn_init(struct weir_redis_conn *c, struct weir_redis *s)
+{
+	*c = (struct weir_redis_conn){.s = s};
+	c->timer = evtimer_new(s->base, timer_fired, c);
+	return c->timer ? 0 : -ENOMEM;
+}
+
+void weir_redis_conn_done(struct weir_redis_conn *c)
+{
+	if (!c->timer)
+		return;
+	take_apart(c);
+	event_free(c->timer);
+	c->timer = NULL;
+}

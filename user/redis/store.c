@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The shared store's side of store.h: one job for each request under way, answered by its node, or when its deadline has
+ * passed. Layers in several slots of a Cluster: all are judged, then, if all admit, charged, and given back where
+ * somebody else was faster: nothing is over-admitted, and over-charged is at most what is under way.
+ */
+#include <event2/event.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <string.h>
+#include <time.h>
+
+#include "user/base/log.h"
+#include "user/base/str.h"
+#include "user/redis/redis_int.h"
+
+enum phase { WHOLE, JUDGING, COMMITTING, MONITORS, GIVING_BACK };
+
+struct weir_redis_job {
+	struct weir_redis_job *prev, *next; /* by deadline; or spare */
+	struct weir_redis *s;
+	struct weir_store_request *q;
+	weir_store_done_fn *done;
+	void *data;
+	__u64 deadline_ns;
+	enum weir_redis_op op;
+	enum phase phase;
+	int r, failed;	 /* of this phase; of the one whose charges are given back */
+	unsigned n, due; /* items; those not answered yet */
+	struct weir_redis_item one, *item;
+};
+
+__u64 weir_redis_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (__u64)t.tv_sec * 1000000000 + (__u64)t.tv_nsec;
+}
+
+/* Written by the loop's thread alone. */
+void weir_redis_count(__u64 *counter, __u64 by)
+{
+	__atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
+}
+
+/* --- time -------------------------------------------------------------------------------------------------------- */
+
+void weir_redis_flush_soon(struct weir_redis *s)
+{
+	if (s->flush_due)
+		return;
+	s->flush_due = true;
+	event_active(s->flush, EV_TIMEOUT, 0); /* after what is ready in this turn */
+}
+
+static void flush(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_redis *s = arg;
+
+	(void)fd;
+	(void)what;
+	s->flush_due = false;
+	s->turn_ns = 0;
+	for (struct weir_redis_node *n = s->nodes; n; n = n->next)
+		weir_redis_node_pump(n);
+}
+
+static void arm(struct event *e, __u64 ns)
+{
+	struct timeval t = {.tv_sec = (time_t)(ns / 1000000000),
+			    .tv_usec = (long)(ns % 1000000000 / 1000) + 1};
+
+	(void)event_add(e, &t); /* a timer that is there: nothing is allocated */
+}
+
+/* The time of this turn of the loop, as far as it matters for deadlines. */
+static __u64 turn_ns(struct weir_redis *s)
+{
+	if (!s->turn_ns || !s->flush_due)
+		s->turn_ns = weir_redis_now_ns();
+	return s->turn_ns;
+}
+
+/* --- jobs -------------------------------------------------------------------------------------------------------- */
+
+static struct weir_redis_job *job_new(struct weir_redis *s)
+{
+	struct weir_redis_job *j = s->spare_jobs;
+
+	if (j)
+		s->spare_jobs = j->next;
+	else
+		j = malloc(sizeof(*j));
+	if (!j)
+		return NULL;
+	j->s = s;
+	j->phase = WHOLE;
+	j->r = 0;
+	j->n = j->due = 1;
+	j->item = &j->one;
+	j->one = (struct weir_redis_item){.job = j};
+	j->next = NULL;
+	j->prev = s->newest;
+	*(j->prev ? &j->prev->next : &s->oldest) = j;
+	s->newest = j;
+	s->n_jobs++;
+	return j;
+}
+
+static void job_free(struct weir_redis_job *j)
+{
+	struct weir_redis *s = j->s;
+
+	*(j->prev ? &j->prev->next : &s->oldest) = j->next;
+	*(j->next ? &j->next->prev : &s->newest) = j->prev;
+	s->n_jobs--;
+	if (j->item != &j->one)
+		free(j->item);
+	j->next = s->spare_jobs;
+	s->spare_jobs = j;
+}
+
+static void answer(struct weir_redis_job *j, int r)
+{
+	struct weir_store_request *q = j->q;
+	weir_store_done_fn *done = j->done;
+	void *data = j->data;
+
+	if (r < 0 && j->op == WEIR_REDIS_DECIDE)
+		for (size_t i = 0; i < q->n; i++)
+			q->layer[i].charged = false;
+	job_free(j);
+	done(q, r, data);
+}
+
+/* Sends one item's layers; what cannot be sent is answered like a reply. */
+static void post(struct weir_redis_item *i, enum weir_redis_op op)
+{
+	struct weir_redis *s = i->job->s;
+	struct weir_redis_node *n = weir_redis_topology_node(s->topology, i->slot);
+	int r = -EHOSTDOWN;
+
+	i->op = (__u8)op;
+	if (n)
+		r = weir_redis_node_put(n, i);
+	else
+		weir_redis_count(&s->n.errors[WEIR_REDIS_ERROR_CONNECT], 1);
+	if (r < 0)
+		weir_redis_job_item_done(i, r);
+}
+
+/* --- layers in several slots --------------------------------------------------------------------------------------- */
+
+/* Begins a phase: the layers that @want says, of every item. Returns false if there are none. */
+static bool begin_phase(struct weir_redis_job *j, enum phase phase, enum weir_redis_op op,
+			bool (*want)(const struct weir_store_layer *y))
+{
+	unsigned n = 0;
+
+	j->phase = phase;
+	for (unsigned k = 0; k < j->n; k++) {
+		j->item[k].layers = 0;
+		for (__u64 left = j->item[k].all; left; left &= left - 1) {
+			unsigned at = (unsigned)__builtin_ctzll(left);
+
+			if (!want || want(&j->q->layer[at]))
+				j->item[k].layers |= 1ull << at;
+		}
+		n += !!j->item[k].layers;
+	}
+	if (!n)
+		return false;
+	j->due = n + 1; /* one for this loop: answers may come from it */
+	for (unsigned k = 0; k < j->n; k++)
+		if (j->item[k].layers)
+			post(&j->item[k], op);
+	if (!--j->due)
+		weir_redis_job_next(j);
+	return true;
+}
+
+static bool is_admitted_monitor(const struct weir_store_layer *y)
+{
+	return y->monitor && y->admitted && y->cost;
+}
+
+static bool is_charged_enforcing(const struct weir_store_layer *y)
+{
+	return !y->monitor && y->charged;
+}
+
+static bool all_admitted(const struct weir_redis_job *j)
+{
+	for (unsigned k = 0; k < j->n; k++)
+		if (j->item[k].layers && !j->item[k].admitted)
+			return false;
+	return true;
+}
+
+/* A phase has been answered. */
+void weir_redis_job_next(struct weir_redis_job *j)
+{
+	switch (j->phase) {
+	case JUDGING:
+		j->q->admitted = j->r >= 0 && all_admitted(j);
+		if (j->r < 0 || j->q->peek)
+			break;
+		if (j->q->admitted)
+			(void)begin_phase(j, COMMITTING, WEIR_REDIS_DECIDE, NULL);
+		else if (!begin_phase(j, MONITORS, WEIR_REDIS_DECIDE, is_admitted_monitor))
+			break;
+		return;
+	case COMMITTING:
+		if (j->r >= 0 && all_admitted(j))
+			break;
+		j->q->admitted = false;
+		j->failed = j->r;
+		if (!begin_phase(j, GIVING_BACK, WEIR_REDIS_GIVE_BACK, is_charged_enforcing))
+			break;
+		return;
+	case GIVING_BACK:
+	case MONITORS:
+		j->r = j->failed; /* the verdict was known before */
+		break;
+	default:
+		if (j->op == WEIR_REDIS_DECIDE)
+			j->q->admitted = j->one.admitted;
+	}
+	answer(j, j->r);
+}
+
+void weir_redis_job_item_done(struct weir_redis_item *i, int r)
+{
+	struct weir_redis_job *j = i->job;
+
+	if (r < 0) {
+		j->r = r;
+		i->admitted = false;
+	}
+	if (!--j->due)
+		weir_redis_job_next(j);
+}
+
+/* Parts the layers by slot. -ENOMEM. */
+static int split(struct weir_redis_job *j, const __u16 *slot)
+{
+	struct weir_redis_item *item = calloc(j->q->n, sizeof(*item));
+	unsigned n = 0, k;
+
+	if (!item)
+		return -ENOMEM;
+	for (size_t i = 0; i < j->q->n; i++) {
+		for (k = 0; k < n && item[k].slot != slot[i]; k++)
+			;
+		if (k == n) {
+			item[n].slot = slot[i];
+			item[n].job = j;
+			item[n++].q = j->q;
+		}
+		item[k].all |= 1ull << i;
+	}
+	j->item = item;
+	j->n = n;
+	return 0;
+}
+
+/* --- requests ---------------------------------------------------------------------------------------------------- */
+
+/* -EINVAL: too many layers, or one twice. */
+static int look_over(const struct weir_store_request *q)
+{
+	__u64 id[WEIR_STORE_LAYERS_MAX][2];
+
+	if (q->n > WEIR_STORE_LAYERS_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < q->n; i++) {
+		weir_redis_layer_id(q->layer[i].limit, q->layer[i].key, id[i]);
+		for (size_t k = 0; k < i; k++)
+			if (id[k][0] == id[i][0] && id[k][1] == id[i][1])
+				return -EINVAL;
+	}
+	return 0;
+}
+
+/* Which slot; several: parted, and *ret_parted. */
+static int part(struct weir_redis_job *j, bool *ret_parted)
+{
+	__u16 slot[WEIR_STORE_LAYERS_MAX] = {weir_redis_layer_slot(&j->q->layer[0])};
+	bool same = true;
+
+	*ret_parted = false;
+	if (j->s->url.kind != WEIR_REDIS_CLUSTER)
+		return 0;
+	for (size_t i = 1; i < j->q->n; i++) {
+		slot[i] = weir_redis_layer_slot(&j->q->layer[i]);
+		same = same && slot[i] == slot[0];
+	}
+	j->one.slot = slot[0];
+	*ret_parted = !same;
+	return same ? 0 : split(j, slot);
+}
+
+static void start(struct weir_redis *s, struct weir_store_request *q, enum weir_redis_op op,
+		  weir_store_done_fn *done, void *data)
+{
+	struct weir_redis_job *j = NULL;
+	bool parted = false;
+	int r = look_over(q);
+
+	if (r >= 0 && !q->n) {
+		q->admitted = true;
+		done(q, 0, data);
+		return;
+	}
+	if (r >= 0 && s->n_jobs >= s->o.waiting_max) {
+		weir_redis_count(&s->n.errors[WEIR_REDIS_ERROR_QUEUE], 1);
+		r = -EAGAIN;
+	}
+	if (r >= 0 && !(j = job_new(s)))
+		r = -ENOMEM;
+	if (r < 0) {
+		done(q, r, data);
+		return;
+	}
+	j->q = q;
+	j->op = op;
+	j->done = done;
+	j->data = data;
+	j->failed = 0;
+	j->deadline_ns = turn_ns(s) + s->o.timeout_ns;
+	j->one.q = q;
+	j->one.layers = q->n == 64 ? ~0ull : (1ull << q->n) - 1;
+	weir_redis_count(&s->n.decisions, op == WEIR_REDIS_DECIDE);
+	r = part(j, &parted);
+	if (r < 0) {
+		answer(j, r);
+		return;
+	}
+	if (!s->deadline_due) {
+		s->deadline_due = true;
+		arm(s->deadline, s->o.timeout_ns);
+	}
+	if (!parted)
+		post(&j->one, op);
+	else if (op == WEIR_REDIS_DECIDE)
+		(void)begin_phase(j, JUDGING, WEIR_REDIS_JUDGE, NULL);
+	else
+		(void)begin_phase(j, WHOLE, op, NULL);
+}
+
+static void decide(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
+		   void *data)
+{
+	start((struct weir_redis *)s, q, WEIR_REDIS_DECIDE, done, data);
+}
+
+static void refund(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
+		   void *data)
+{
+	start((struct weir_redis *)s, q, WEIR_REDIS_GIVE_BACK, done, data);
+}
+
+static void reset(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
+		  void *data)
+{
+	start((struct weir_redis *)s, q, WEIR_REDIS_FORGET, done, data);
+}
+
+/* Layers of a part that was committed while another one is under way. */
+static __u64 charged_layers(const struct weir_redis_job *j, const struct weir_redis_item *i)
+{
+	__u64 charged = 0;
+
+	for (__u64 left = i->layers; left; left &= left - 1)
+		if (j->q->layer[__builtin_ctzll(left)].charged)
+			charged |= left & -left;
+	return charged;
+}
+
+/* Nobody waits any longer. What is charged already is given back; what is under way when its reply comes. */
+static void give_up(struct weir_redis_job *j, int r)
+{
+	struct weir_redis *s = j->s;
+	struct weir_redis_node *late = NULL, *n;
+	bool late_sent = false, sent;
+	__u64 back;
+
+	for (unsigned k = 0; k < j->n; k++) {
+		struct weir_redis_item *i = &j->item[k];
+
+		back = 0;
+		n = i->node;
+		if (n) {
+			sent = weir_redis_item_abandon(i);
+			late = n;
+			late_sent |= sent;
+			if (j->phase == GIVING_BACK && !sent)
+				back = i->layers;
+		} else if (j->phase == COMMITTING) {
+			n = weir_redis_topology_node(s->topology, i->slot);
+			back = charged_layers(j, i);
+		}
+		if (n && back)
+			weir_redis_node_give_back(n, j->q, back);
+	}
+	if (j->phase == GIVING_BACK || j->phase == MONITORS)
+		answer(j, j->failed); /* the verdict is known */
+	else
+		answer(j, r);
+	if (late && r == -ETIMEDOUT) /* last: it may fail other jobs */
+		weir_redis_node_failure(late,
+					late_sent ? WEIR_REDIS_ERROR_REPLY : WEIR_REDIS_ERROR_QUEUE,
+					1,
+					late_sent ? "no reply in time"
+						  : "requests wait too long for their turn");
+}
+
+static void deadline(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_redis *s = arg;
+	__u64 now_ns = weir_redis_now_ns();
+
+	(void)fd;
+	(void)what;
+	while (s->oldest && s->oldest->deadline_ns <= now_ns)
+		give_up(s->oldest, -ETIMEDOUT);
+	s->deadline_due = s->oldest != NULL;
+	if (s->oldest)
+		arm(s->deadline, s->oldest->deadline_ns - now_ns);
+}
+
+static void tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_redis *s = arg;
+	__u64 now_ns = weir_redis_now_ns();
+
+	(void)fd;
+	(void)what;
+	for (struct weir_redis_node *n = s->nodes, *next; n; n = next) {
+		next = n->next;
+		weir_redis_node_tick(n, now_ns);
+	}
+	weir_redis_topology_tick(s->topology, now_ns);
+}
+
+/* --- what is shown ----------------------------------------------------------------------------------------------- */
+
+void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause)
+{
+	static const char *const names[] = {"healthy", "degraded", "open"};
+	enum weir_redis_health worst = WEIR_REDIS_HEALTHY, before;
+	char where[280];
+	struct timespec t;
+
+	for (const struct weir_redis_node *i = s->nodes; i; i = i->next)
+		if (i->in_map && i->breaker.health > worst)
+			worst = i->breaker.health;
+	clock_gettime(CLOCK_REALTIME, &t);
+	(void)pthread_mutex_lock(&s->lock);
+	before = s->shown.health;
+	s->shown.health = worst;
+	if (before != worst)
+		s->shown.since_s = t.tv_sec;
+	if (n->breaker.health != WEIR_REDIS_HEALTHY && (before < worst || !s->shown.cause[0]))
+		(void)weir_str_copy(s->shown.cause, sizeof(s->shown.cause), cause);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (before == worst || s->closing)
+		return;
+	weir_log(s->o.quiet		    ? WEIR_LOG_DEBUG
+		 : worst == WEIR_REDIS_OPEN ? WEIR_LOG_ERROR
+					    : WEIR_LOG_NOTICE,
+		 "store_health", "health", "s", names[worst], "was", "s", names[before], "server",
+		 "s", weir_redis_conn_where(&n->conn, where, sizeof(where)), "cause", "s", cause,
+		 NULL);
+}
+
+void weir_redis_show_server(struct weir_redis *s, const char *text)
+{
+	(void)pthread_mutex_lock(&s->lock);
+	(void)weir_str_copy(s->shown.server, sizeof(s->shown.server), text);
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+void weir_store_redis_stats(struct weir_store *store, struct weir_redis_stats *ret)
+{
+	struct weir_redis *s = (struct weir_redis *)store;
+	struct weir_redis_stats n;
+
+	(void)pthread_mutex_lock(&s->lock);
+	n = s->shown;
+	(void)pthread_mutex_unlock(&s->lock);
+#define READ(field) n.field = __atomic_load_n(&s->n.field, __ATOMIC_RELAXED)
+	READ(decisions);
+	READ(calls);
+	for (size_t i = 0; i < ARRAY_LEN(n.errors); i++)
+		READ(errors[i]);
+	READ(reconnects);
+	READ(script_loads);
+	READ(redirects);
+	READ(late_refunds);
+	for (size_t i = 0; i < ARRAY_LEN(n.latency_n); i++)
+		READ(latency_n[i]);
+	READ(latency_sum_us);
+#undef READ
+	*ret = n;
+}
+
+static void stats(struct weir_store *store, struct weir_store_stats *ret)
+{
+	(void)store;
+	*ret = (struct weir_store_stats){}; /* states are the server's to count */
+}
+
+static void sweep(struct weir_store *store, __u64 now_us, size_t most)
+{
+	(void)store;
+	(void)now_us;
+	(void)most; /* the server expires them */
+}
+
+/* --- coming and going -------------------------------------------------------------------------------------------- */
+
+static void redis_free(struct weir_store *store)
+{
+	struct weir_redis *s = (struct weir_redis *)store;
+
+	s->closing = true;
+	while (s->oldest)
+		give_up(s->oldest, -ECANCELED);
+	weir_redis_topology_free(s->topology);
+	for (struct weir_redis_node *n = s->nodes, *next; n; n = next) {
+		next = n->next;
+		weir_redis_node_free(n);
+	}
+	for (struct weir_redis_call *c = s->spare_calls, *next; c; c = next) {
+		next = c->next;
+		free(c->command.at);
+		free(c->part);
+		free(c);
+	}
+	for (struct weir_redis_job *j = s->spare_jobs, *next; j; j = next) {
+		next = j->next;
+		free(j);
+	}
+	if (s->flush)
+		event_free(s->flush);
+	if (s->deadline)
+		event_free(s->deadline);
+	if (s->tick)
+		event_free(s->tick);
+	weir_redis_pack_done(&s->pack);
+	free(s->late.at);
+	weir_hi_tls_free(s->tls);
+	weir_redis_url_done(&s->url);
+	if (s->password)
+		sodium_memzero(s->password, strlen(s->password));
+	free(s->user);
+	free(s->password);
+	free(s->prefix);
+	(void)pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static const struct weir_store_ops redis_ops = {
+	.name = "redis",
+	.decide = decide,
+	.refund = refund,
+	.reset = reset,
+	.stats = stats,
+	.sweep = sweep,
+	.free = redis_free,
+};
+
+static int copy_or_none(const char *first, const char *second, char **ret)
+{
+	const char *from = first ? first : second;
+
+	*ret = from ? strdup(from) : NULL;
+	return from && !*ret ? -ENOMEM : 0;
+}
+
+static int set_up(struct weir_redis *s, const struct weir_redis_options *o, struct weir_error *e)
+{
+	struct timeval t;
+	int r = weir_redis_url_copy(o->url, &s->url);
+
+	r = r < 0 ? r : copy_or_none(o->user, s->url.user, &s->user);
+	r = r < 0 ? r : copy_or_none(o->password, s->url.password, &s->password);
+	r = r < 0 ? r : copy_or_none(o->prefix, "weir:", &s->prefix);
+	if (r < 0)
+		return r;
+	if (s->user && !s->password)
+		return weir_error_set(e, -EINVAL, "a user (%s) needs a password", s->user);
+	if (s->url.tls) {
+		r = weir_hi_tls_new(o, &s->tls, e);
+		if (r < 0)
+			return r;
+	}
+	s->pack.prefix = s->prefix;
+	(void)snprintf(s->name, sizeof(s->name), "weir-%s", WEIR_VERSION);
+	s->flush = event_new(s->base, -1, 0, flush, s);
+	s->deadline = evtimer_new(s->base, deadline, s);
+	s->tick = event_new(s->base, -1, EV_PERSIST, tick, s);
+	if (!s->flush || !s->deadline || !s->tick)
+		return -ENOMEM;
+	t = (struct timeval){.tv_sec = (time_t)(o->probe_ns / 1000000000),
+			     .tv_usec = (long)(o->probe_ns % 1000000000 / 1000)};
+	if (event_add(s->tick, &t) < 0)
+		return -ENOMEM;
+	return weir_redis_topology_new(s, &s->topology);
+}
+
+int weir_store_redis_new(struct event_base *base, const struct weir_redis_options *o,
+			 struct weir_store **ret, struct weir_error *e)
+{
+	struct weir_redis *s;
+	int r;
+
+	if (!o->timeout_ns || !o->probe_ns || !o->batch_max || o->batch_max > 1024 ||
+	    !o->waiting_max || !o->breaker_errors ||
+	    o->breaker_errors > WEIR_REDIS_BREAKER_ERRORS_MAX ||
+	    (o->prefix && strlen(o->prefix) > WEIR_REDIS_PREFIX_MAX))
+		return weir_error_set(e, -EINVAL, "numbers of the store are out of range");
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->store.ops = &redis_ops;
+	s->base = base;
+	s->o = *o;
+	(void)pthread_mutex_init(&s->lock, NULL);
+	r = set_up(s, o, e);
+	if (r < 0) {
+		redis_free(&s->store);
+		return r;
+	}
+	*ret = &s->store;
+	return 0;
+}
