@@ -588,7 +588,7 @@ static void sweep(struct weir_store *store, __u64 now_us, size_t most)
 		pthread_mutex_lock(&t->lock);
 		if (t->last_us < now_us)
 			t->last_us = now_us;
-		weir_table_sweep(t, t->last_us, n < t->made ? (__u32)n : t->made);
+		weir_table_tidy(t, t->last_us, n < t->made ? (__u32)n : t->made);
 		pthread_mutex_unlock(&t->lock);
 	}
 }

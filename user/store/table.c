@@ -194,7 +194,7 @@ int weir_table_add(struct weir_table *t, const struct weir_table_key *key, __u64
 	__u32 i;
 	int r;
 
-	weir_table_sweep(t, now_us, 2); /* more than are added: what is idle is found in time */
+	weir_table_tidy(t, now_us, 2); /* more than are added: what is idle is found in time */
 	if (t->free == WEIR_TABLE_NONE) {
 		r = grow(t);
 		if (r < 0 && !make_place(t, now_us, false))
@@ -260,7 +260,7 @@ int weir_table_log_room(struct weir_table *t, struct weir_table_entry *e, __u64 
 	return need <= e->state.log.room ? 0 : r;
 }
 
-void weir_table_sweep(struct weir_table *t, __u64 now_us, __u32 n)
+void weir_table_tidy(struct weir_table *t, __u64 now_us, __u32 n)
 {
 	struct weir_table_entry *e;
 	struct weir_request_log p = {.limit = WEIR_STORE_LOG_MAX};

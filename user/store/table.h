@@ -70,6 +70,6 @@ void weir_table_drop(struct weir_table *t, const struct weir_table_key *key);
 int weir_table_log_room(struct weir_table *t, struct weir_table_entry *e, __u64 more, __u64 now_us,
 			__u64 limit);
 /* Looks at @n entries: drops idle ones, gives back what logs no longer need. */
-void weir_table_sweep(struct weir_table *t, __u64 now_us, __u32 n);
+void weir_table_tidy(struct weir_table *t, __u64 now_us, __u32 n);
 
 #endif
