@@ -491,8 +491,11 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0,
 	       "no group nosuch0");
 	expect(f, weir("limit", "push"), 2, "shared store");
-	expect(f, weir("request", "GET", "/"), 2, "request layer");
-	expect(f, weir("explain", "--user", "x"), 2, "request layer");
+	expect(f, weir("request", "GET", "/"), 1, "no request layer");
+	expect(f, weir("explain", "--user", "x"), 1, "no request layer");
+	expect(f, weir("explain", "--api-key", "s3cret"), 2, "read from standard input");
+	expect(f, weir("explain", "--api-key", "-"), 2, "has no API key");
+	expect(f, weir("explain"), 2, "needs an address");
 	expect(f, weir("doctor", "-c", f->conf), 0, "ok");
 	expect(f, weir("doctor", "-i", "nosuch0"), 1, "nosuch0");
 	expect(f,

@@ -8,6 +8,7 @@
 
 #include "agent_case.h"
 #include "user/agent/seen.h"
+#include "weir/key.h"
 
 #define NGINX                                                                                      \
 	"http: {listeners: [{listen: 127.0.0.1:9470, profile: nginx, trusted_proxies: "            \
@@ -475,11 +476,11 @@ static void the_page_has_every_metric_and_no_client(void **state)
 		"weir_held_requests 1\n",
 		"weir_untrusted_forwarded_total 3\n",
 	};
-	struct fix *f = *state;
 	_cleanup_free_ char *page = NULL;
 	unsigned status = 0;
 	size_t n = 0;
 
+	(void)state;
 	l7.row[0].n[WEIR_L7_REFUSED] = 7;
 	l7.stats.check.n[3] = 3;
 	l7.stats.check.n[WEIR_L7_LATENCY_N] = 1;

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "user/agent/metrics.h"
 #include "user/cli/cli.h"
 
 static const struct weir_command *find(const char *name)
@@ -108,6 +109,8 @@ static void wrong_usage_is_refused_with_what_would_be_right(void **state)
 		{"status", {"extra"}, "extra is too much"},
 		{"check", {"./weir.yaml"}, "named with -c: weir check -c ./weir.yaml"},
 		{"limit set", {"name"}, "needs more arguments"},
+		{"request", {"GET"}, "needs more arguments"},
+		{"request", {"GET", "/", "/x"}, "/x is too much"},
 	};
 	struct weir_args a;
 
@@ -236,6 +239,33 @@ static void control_bytes_do_not_reach_the_terminal(void **state)
 	free(text);
 }
 
+/* Counters and only counters end in _total, times are in seconds: what Prometheus' own tools expect. */
+static void metrics_are_named_as_the_field_expects(void **state)
+{
+	_cleanup_free_ char *text = printed(weir_metrics_print);
+	char *names[128] = {}, *at = NULL;
+	size_t n = 0;
+
+	(void)state;
+	for (char *line = strtok_r(text, "\n", &at); line; line = strtok_r(NULL, "\n", &at)) {
+		char *name = strstr(line, "`weir_"), *end = name ? strchr(name + 1, '`') : NULL;
+		bool counter = strstr(line, " | counter | ") != NULL, total;
+
+		if (!name)
+			continue;
+		assert_non_null(end);
+		*end = '\0';
+		total = strlen(name) > 6 && !strcmp(end - 6, "_total");
+		if (counter != total)
+			fail_msg("%s", name);
+		for (size_t i = 0; i < n; i++)
+			assert_string_not_equal(names[i], name);
+		assert_true(n < ARRAY_LEN(names));
+		names[n++] = name;
+	}
+	assert_true(n > 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +278,7 @@ int main(void)
 		cmocka_unit_test(help_is_asked_for_anywhere),
 		cmocka_unit_test(spans_and_rates_read_well),
 		cmocka_unit_test(control_bytes_do_not_reach_the_terminal),
+		cmocka_unit_test(metrics_are_named_as_the_field_expects),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,7 +290,7 @@ static void diff_http(struct diff *d, const struct weir_conf_request *a,
 	char from[WEIR_STR_MAX], to[WEIR_STR_MAX];
 
 	if (a->threads != b->threads)
-		say(d, "http.threads: %u -> %u (0: one a CPU)", a->threads, b->threads);
+		say(d, "http.threads: %u -> %u (0: one a CPU), takes effect at a restart", a->threads, b->threads);
 	if (a->budget_ns != b->budget_ns)
 		say(d, "http.budget: %s -> %s", weir_str_format_duration(a->budget_ns, from),
 		    weir_str_format_duration(b->budget_ns, to));

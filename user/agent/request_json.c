@@ -124,6 +124,7 @@ static json_t *http_json(const struct weir_http_stats *s)
 	weir_json_set_u64(o, "untrusted_forwarded_total", s->untrusted_forwarded);
 	weir_json_set_u64(o, "no_address_total", s->no_address);
 	weir_json_set_u64(o, "no_target_total", s->no_target);
+	weir_json_set_u64(o, "doubled_total", s->doubled);
 	weir_json_set_u64(o, "spop_errors_total", s->spop_errors);
 	weir_json_set_u64(o, "held", s->held);
 	return o;

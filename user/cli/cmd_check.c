@@ -12,6 +12,7 @@
 #include "user/cli/cli.h"
 #include "user/datapath/compile.h"
 #include "user/datapath/datapath.h"
+#include "user/l7/engine.h"
 
 /* Prints and forgets; returns how many errors there were. */
 static size_t print_problems(struct weir_conf_problems *p, const char *name)
@@ -150,6 +151,29 @@ static void print_memory(const struct weir_conf *c)
 		     (unsigned long long)entry4, (unsigned long long)entry6);
 }
 
+/* What only the engine knows of the request layer's part: plans_file, and rules that cannot be built. */
+static size_t check_requests(const struct weir_conf *c, const char *name)
+{
+	_cleanup_(weir_l7_freep) struct weir_l7 *l7 = NULL;
+	struct weir_error e = {};
+	char text[512];
+
+	for (size_t i = 0; i < c->request.n_listener; i++) {
+		const char *token = c->request.listener[i].token_file;
+
+		if (!token || access(token, R_OK) == 0)
+			continue;
+		(void)snprintf(text, sizeof(text), "token_file %.300s: %s", token, strerror(errno));
+		warn(name, text);
+	}
+	if (!c->request.n_limit && !c->request.n_listener)
+		return 0;
+	if (weir_l7_new(c, NULL, &l7, &e) == 0)
+		return 0;
+	(void)weir_fail(0, "%s", e.text);
+	return 1;
+}
+
 int weir_cmd_check(const struct weir_args *a)
 {
 	const char *path = weir_conf_path(a), *name = path ? path : "built-in defaults";
@@ -175,14 +199,17 @@ int weir_cmd_check(const struct weir_args *a)
 		(void)weir_fail(0, "%s", e.text);
 		errors++;
 	}
+	errors += check_requests(c, name);
 	if (errors) {
 		weir_compiled_free(m);
 		return weir_fail(WEIR_EXIT_USAGE, "%s: %zu error%s", name, errors,
 				 errors == 1 ? "" : "s");
 	}
 	weir_conf_explain(c, stdout);
-	print_capacity(c, m, buckets4, buckets6);
-	print_memory(c);
+	if (c->n_interfaces || c->n_limits || !c->request.n_listener) {
+		print_capacity(c, m, buckets4, buckets6);
+		print_memory(c);
+	}
 	if (c->n_allow_files || c->n_block_files)
 		(void)printf("With their files the lists have %zu allow and %zu block entries.\n",
 			     n[WEIR_LIST_ALLOW], n[WEIR_LIST_BLOCK]);

@@ -186,6 +186,29 @@ static void look_at_limits(struct doctor *d, const struct weir_conf *c)
 	tell(d, GOOD, "conntrack", "not needed: packets are judged before it");
 }
 
+/* Where the agent writes, as the user who asks. */
+static void look_at_places(struct doctor *d, const struct weir_conf *c)
+{
+	_cleanup_free_ char *dir = strdup(c->admin_listen);
+	char *slash = dir ? strrchr(dir, '/') : NULL;
+
+	if (access(c->state_dir, W_OK) == 0)
+		tell(d, GOOD, "state_dir", "%s", c->state_dir);
+	else if (errno != ENOENT)
+		tell(d, WARN, "state_dir",
+		     "%s: %s: what is set by command would not outlive the agent", c->state_dir,
+		     strerror(errno));
+	if (!slash || slash == dir)
+		return;
+	*slash = '\0';
+	if (access(dir, W_OK) == 0)
+		tell(d, GOOD, "admin", "%s", c->admin_listen);
+	else if (errno != ENOENT)
+		tell(d, WARN, "admin",
+		     "%s: %s: this user cannot make the socket there (admin.listen names another)",
+		     dir, strerror(errno));
+}
+
 /* --- interfaces ---------------------------------------------------------------------------------- */
 
 static bool ethtool(const char *ifname, void *data)
@@ -301,6 +324,7 @@ int weir_cmd_doctor(const struct weir_args *a)
 	const char *path = weir_conf_path(a);
 	struct doctor d = {};
 	size_t looked = 0;
+	bool packets;
 
 	(void)libbpf_set_print(no_print); /* returns the old one */
 	if (weir_conf_load(path, &c, &problems) < 0) {
@@ -314,10 +338,17 @@ int weir_cmd_doctor(const struct weir_args *a)
 		tell(&d, GOOD, "file", "%s", path ? path : "none; the built-in defaults");
 	}
 	weir_conf_problems_done(&problems);
-	look_at_kernel(&d);
-	look_at_jit(&d);
-	look_at_bpffs(&d, c);
-	look_at_limits(&d, c);
+	packets = c->n_interfaces || c->attach == WEIR_ATTACH_EXTERNAL || !c->request.n_listener ||
+		  weir_args_has(a, "interface");
+	if (packets) {
+		look_at_kernel(&d);
+		look_at_jit(&d);
+		look_at_bpffs(&d, c);
+		look_at_limits(&d, c);
+	} else {
+		tell(&d, GOOD, "packets", "not limited (interfaces: []): no root is needed");
+	}
+	look_at_places(&d, c);
 	for (size_t i = 0; i < a->n_given; i++)
 		if (!strcmp(a->given[i].option->name, "interface")) {
 			look_at_interface(&d, a->given[i].value);
@@ -325,7 +356,7 @@ int weir_cmd_doctor(const struct weir_args *a)
 		}
 	for (size_t i = 0; i < c->n_interfaces && !looked; i++)
 		look_at_interface(&d, c->interfaces[i]);
-	if (!looked && !c->n_interfaces)
+	if (packets && !looked && !c->n_interfaces)
 		tell(&d, WARN, "interfaces",
 		     "none is configured: weir doctor -i IFACE looks at one");
 	(void)printf("%s: %u to mend, %u to consider\n", d.fails ? "not fit" : "fit", d.fails,
