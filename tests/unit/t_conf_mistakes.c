@@ -16,7 +16,7 @@ static const char mistakes[] =
 	"  events_per_second: many\n"
 	"memory:\n"
 	"  packet_sources: 3 bananas\n"
-	"  request_keys: 5\n"
+	"  request_keys: 0\n"
 	"lists:\n"
 	"  allow: [192.0.2.1/24, 192.0.2.0/33, nonsense]\n"
 	"  block_files: [drop.netset]\n"
@@ -38,7 +38,7 @@ static const char mistakes[] =
 	"  - {name: k, algorithm: fixed-window, limit: 5, window: 0, burst: 3}\n"
 	"  - 5\n"
 	"rate: 5\n"
-	"http: {}\n";
+	"store: {url: redis://127.0.0.1, prefix: x}\n";
 
 static const struct {
 	int line, column;
@@ -55,7 +55,7 @@ static const struct {
 	{8, 17, "listen: \"weir.sock\" is not a whole path (it begins with '/')"},
 	{10, 22, "events_per_second: \"many\" is not a whole number (0 to 100000)"},
 	{12, 19, "packet_sources: \"3 bananas\" is not a size (for example 16 MB)"},
-	{13, 3, "memory.request_keys: this version of weir does not have the request layer yet (remove it)"},
+	{13, 17, "request_keys: 0 is out of range (1 to 1073741824)"},
 	{15, 11, "allow: 192.0.2.1/24 has bits set beyond its length (did you mean 192.0.2.0/24, or the address alone?)"},
 	{15, 25, "allow: 192.0.2.0/33: the length is out of range (0 to 32)"},
 	{15, 39, "allow: \"nonsense\" is neither an address nor a prefix (for example 192.0.2.0/24 or \"2001:db8::/32\")"},
@@ -81,7 +81,8 @@ static const struct {
 	{32, 68, "burst: a fixed-window has limit and window (or leave algorithm out)"},
 	{33, 5, "packet_limits: a single value where settings belong (name, match, per, ipv4_prefix, ipv6_prefix, algorithm, rate, burst, limit, window, block_for, mode)"},
 	{34, 1, "\"rate\" does not belong here (it belongs under packet_limits)"},
-	{35, 1, "http: this version of weir does not have the request layer yet (remove it)"},
+	{35, 14, "url: this version of weir does not have the shared store (Redis) yet (embedded)"},
+	{35, 33, "store.prefix: this version of weir does not have the shared store (Redis) yet (remove it)"},
 };
 /* clang-format on */
 
@@ -317,16 +318,19 @@ static void impossible_interfaces(void **state)
 
 static void what_other_layers_will_bring_is_not_an_unknown_key(void **state)
 {
-	static const char *const keys[] = {"http",	     "plans",	   "plans_file", "exempt",
-					   "request_limits", "suspicious", "escalate",	 "store"};
+	static const char *const keys[] = {"user",    "password_file",	 "tls",
+					   "prefix",  "key_secret_file", "timeout",
+					   "breaker", "local_share",	 "fleet"};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
 		char text[64];
 
-		(void)snprintf(text, sizeof(text), "%s: {}\n", keys[i]);
-		expect_problem(text, 1, 1, 1, "this version of weir does not have");
+		(void)snprintf(text, sizeof(text), "store: {%s: 1}\n", keys[i]);
+		expect_problem(text, 1, 1, 9, "this version of weir does not have");
 	}
+	expect_problem("store: {url: rediss://x}\n", 1, 1, 14, "does not have the shared store");
+	expect_problem("store: {url: memory}\n", 1, 1, 14, "is no store (embedded)");
 }
 
 static void warnings_for_what_is_rarely_meant(void **state)

@@ -63,7 +63,7 @@ static void bad_values_change_nothing(void **state)
 		{"syn", "limit", "5", "a token-bucket has rate and burst", -EINVAL},
 		{"syn", "name", "x", "cannot be set", -EINVAL},
 		{"syn", "burts", "5", "did you mean \"burst\"", -EINVAL},
-		{"syn", "zzz", "5", "unknown key \"zzz\" (rate,", -EINVAL},
+		{"syn", "zzz", "5", "unknown key \"zzz\" (match, per,", -EINVAL},
 		{"syn", "rate", "", "no value", -EINVAL},
 		{"syn", "rate", "[5", "missing", -EINVAL},
 		{"syn", "rate", "5/s, burst: 3", "instead of a value (rate)", -EINVAL},

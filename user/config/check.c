@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the values of a configuration mean together: units, defaults that follow from others, contradictions (errors),
- * and what is allowed but rarely meant (warnings). Called by the readers when a limit or the file is complete, and by
- * set.c.
+/* What the values of a packet limit mean together: units, defaults that follow from others, contradictions (errors), and
+ * what is allowed but rarely meant (warnings). Called by the readers when a limit is complete, and by set.c.
  */
 #include <netinet/in.h>
 #include <string.h>
@@ -11,15 +10,6 @@
 #include "weir/algo_window.h"
 
 #define NS_PER_S 1000000000ull
-
-/* The value's place in the file; the limit's where the key is absent; NULL outside a file. */
-static const yaml_node_t *at(const struct weir_reader *r, const char *section, const char *name)
-{
-	const struct weir_setting *s = weir_setting_find(section, name);
-	const yaml_node_t *n = r->marks && s ? r->marks->value[s - weir_settings] : NULL;
-
-	return n ? n : r->marks ? r->marks->node : NULL;
-}
 
 static const char *called(const struct weir_conf_limit *l)
 {
@@ -46,12 +36,12 @@ static void refuse_foreign(const struct weir_reader *r, const struct weir_conf_l
 			continue;
 		if (bucket)
 			weir_reader_error(
-				r, at(r, "packet_limits", g->key),
+				r, weir_reader_at(r, "packet_limits", g->key),
 				"%s: a token-bucket has rate and burst (or say algorithm: "
 				"fixed-window)",
 				g->key);
 		else
-			weir_reader_error(r, at(r, "packet_limits", g->key),
+			weir_reader_error(r, weir_reader_at(r, "packet_limits", g->key),
 					  "%s: a %s has limit and window (or leave algorithm out)",
 					  g->key, weir_algorithm_name(l->algorithm));
 	}
@@ -96,7 +86,7 @@ static bool settle_unit(const struct weir_reader *r, struct weir_conf_limit *l, 
 	l->bytes = rate_bytes;
 	if (!(l->given & WEIR_GIVEN_BURST) || rate_bytes == !!(l->given_bytes & WEIR_GIVEN_BURST))
 		return true;
-	weir_reader_error(r, at(r, "packet_limits", "burst"),
+	weir_reader_error(r, weir_reader_at(r, "packet_limits", "burst"),
 			  "burst counts %s but rate counts %s (give both in %s)",
 			  rate_bytes ? "packets" : "bytes", rate_bytes ? "bytes" : "packets",
 			  rate_bytes ? "bytes, for example burst: 4 MB"
@@ -124,7 +114,7 @@ static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 	if (!(l->given & WEIR_GIVEN_BURST))
 		l->burst = default_burst(l);
 	if (l->bytes && l->burst < WEIR_FRAME_MIN_BYTES) {
-		weir_reader_error(r, at(r, "packet_limits", "burst"),
+		weir_reader_error(r, weir_reader_at(r, "packet_limits", "burst"),
 				  "burst: %llu bytes is smaller than one packet (%d or more)",
 				  l->burst, WEIR_FRAME_BYTES);
 		return;
@@ -132,7 +122,7 @@ static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 	refill = (unsigned __int128)l->burst * l->rate_per_ns / l->rate;
 	if (refill > 30 * 86400 * (unsigned __int128)NS_PER_S) {
 		weir_reader_error(
-			r, at(r, "packet_limits", "burst"),
+			r, weir_reader_at(r, "packet_limits", "burst"),
 			"limit \"%s\": its burst takes more than 30 days to come back at this rate "
 			"(a smaller burst or a higher rate)",
 			called(l));
@@ -141,7 +131,7 @@ static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 
 static void check_window(const struct weir_reader *r, const struct weir_conf_limit *l)
 {
-	const yaml_node_t *where = at(r, "packet_limits", "limit");
+	const yaml_node_t *where = weir_reader_at(r, "packet_limits", "limit");
 
 	if (l->algorithm == WEIR_ALGO_SLIDING_WINDOW && l->limit >> WEIR_SLIDING_COUNT_BITS)
 		weir_reader_error(
@@ -237,7 +227,7 @@ static void refuse_never(const struct weir_reader *r, const struct weir_conf_lim
 		key = m->destination.n ? "destination" : "source";
 	}
 	if (why)
-		weir_reader_error(r, at(r, "packet_limits.match", key),
+		weir_reader_error(r, weir_reader_at(r, "packet_limits.match", key),
 				  "limit \"%s\" can never match: %s", called(l), why);
 }
 
@@ -248,25 +238,25 @@ static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit
 
 	if (l->match.fragment == 1 &&
 	    (l->match.source_port.n || l->match.destination_port.n || l->match.has_tcp_flags))
-		weir_reader_warn(r, at(r, "packet_limits.match", "fragment"),
+		weir_reader_warn(r, weir_reader_at(r, "packet_limits.match", "fragment"),
 				 "limit \"%s\" sees first fragments only: the others carry neither "
 				 "ports nor "
 				 "TCP flags",
 				 called(l));
 	if (l->bytes && room < WEIR_FRAME_BYTES)
-		weir_reader_warn(r, at(r, "packet_limits", key),
+		weir_reader_warn(r, weir_reader_at(r, "packet_limits", key),
 				 "%s: a full frame of %d bytes never passes, even alone", key,
 				 WEIR_FRAME_BYTES);
 	if (l->block_for_ns && !nothing_but_tcp(&l->match))
 		weir_reader_warn(
-			r, at(r, "packet_limits", "block_for"),
+			r, weir_reader_at(r, "packet_limits", "block_for"),
 			"block_for: anyone can send %s in somebody else's name, and you would "
 			"block "
 			"them (leave block_for out, match protocol: tcp, or list under never_block "
 			"who must get through)",
 			l->match.any_protocol ? "packets" : "these packets");
 	if (l->ipv6_prefix > 64 && (families(&l->match.source) & 2))
-		weir_reader_warn(r, at(r, "packet_limits", "ipv6_prefix"),
+		weir_reader_warn(r, weir_reader_at(r, "packet_limits", "ipv6_prefix"),
 				 "ipv6_prefix: %u counts each address by itself, and one IPv6 host "
 				 "has a whole "
 				 "/64 of them to change between",
@@ -276,10 +266,9 @@ static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit
 void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
 {
 	const bool bucket = l->algorithm == WEIR_ALGO_TOKEN_BUCKET;
-	const struct weir_setting *name = weir_setting_find("packet_limits", "name");
 	size_t before = r->problems->n_errors;
 
-	if (!*l->name && r->marks && !r->marks->value[name - weir_settings])
+	if (!*l->name && r->marks && !weir_reader_has(r, "packet_limits", "name"))
 		weir_reader_error(r, r->marks->node,
 				  "a limit without a name (for example name: per-source)");
 	if (r->marks && r->marks->bad & WEIR_GIVEN_ALGORITHM)
@@ -296,82 +285,40 @@ void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
 		warn_limit(r, l);
 }
 
-/* --- the file as a whole ---- */
-
-static void warn_at(const struct weir_reader *r, int line, const char *text)
+int weir_limit_name_line(const struct weir_conf *c, const char *name, const void *but)
 {
-	weir_problems_add(r->problems, true, NULL, line, 0, "%s", text);
+	const struct weir_conf_request *q = &c->request;
+
+	for (size_t i = 0; i < c->n_limits; i++)
+		if (&c->limits[i] != but && strcmp(c->limits[i].name, name) == 0)
+			return c->limits[i].line;
+	for (size_t i = 0; i < q->n_limit; i++)
+		if (&q->limit[i] != but && strcmp(q->limit[i].name, name) == 0)
+			return q->limit[i].line;
+	return 0;
 }
 
-/* allow beats block: what is blocked inside an allowed prefix never is. */
-static void warn_overlap(const struct weir_reader *r, const struct weir_conf *c)
+static int finish_limit(struct weir_reader *r, void *entry)
 {
-	char a[WEIR_PREFIX_STRLEN], b[WEIR_PREFIX_STRLEN];
+	struct weir_conf_limit *l = entry;
+	int line = *l->name ? weir_limit_name_line(r->conf, l->name, l) : 0;
 
-	if (c->allow.n * c->block.n > 1000000)
-		return; /* a help for people who write lists by hand */
-	for (size_t i = 0; i < c->block.n; i++) {
-		for (size_t j = 0; j < c->allow.n; j++) {
-			if (!weir_prefix_contains(&c->allow.item[j], &c->block.item[i]))
-				continue;
-			weir_problems_add(r->problems, true, NULL, c->block.line[i], 0,
-					  "block: %s is inside the allowed %s (line %d), and allow "
-					  "wins: it is "
-					  "not blocked",
-					  weir_prefix_format(&c->block.item[i], b),
-					  weir_prefix_format(&c->allow.item[j], a),
-					  c->allow.line[j]);
-			break;
-		}
-	}
+	if (line)
+		weir_reader_error(r, weir_reader_at(r, "packet_limits", "name"),
+				  "name: \"%s\" is taken (by the limit in line %d)", l->name, line);
+	weir_limit_finish(r, l);
+	return 0;
 }
 
-/* block_for on connection attempts is what people want, but those too can be forged. */
-static void warn_forged_syn(const struct weir_reader *r, const struct weir_conf *c)
-{
-	const __u8 syn = 1u << 1, ack = 1u << 4;
-
-	if (c->never_block.n)
-		return;
-	for (size_t i = 0; i < c->n_limits; i++) {
-		const struct weir_conf_limit *l = &c->limits[i];
-
-		if (l->block_for_ns && (l->match.tcp_flags_set & (syn | ack)) == syn)
-			weir_problems_add(
-				r->problems, true, NULL, l->line, 0,
-				"limit \"%s\": block_for on SYN packets, which can be sent in "
-				"somebody else's name (list under lists.never_block who must get "
-				"through)",
-				l->name);
-	}
-}
-
-void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
-{
-	char text[160], prefix[WEIR_PREFIX_STRLEN];
-
-	if (r->problems->n_errors || !c->path)
-		return;
-	for (size_t i = 0; i < c->allow.n; i++) {
-		if (c->allow.item[i].len)
-			continue;
-		(void)snprintf(text, sizeof(text),
-			       "allow: %s lets everybody through: no limit acts",
-			       weir_prefix_format(&c->allow.item[i], prefix)); /* it fits */
-		warn_at(r, c->allow.line[i], text);
-	}
-	warn_overlap(r, c);
-	warn_forged_syn(r, c);
-	if (c->mode == WEIR_MODE_MONITOR)
-		weir_reader_warn(
-			r, at(r, "", "mode"),
-			"mode: monitor: nothing is dropped (mode: enforce when the numbers "
-			"look right)");
-	if (c->n_interfaces == 0 && c->attach != WEIR_ATTACH_EXTERNAL)
-		weir_reader_warn(
-			r, at(r, "", "interfaces"),
-			"interfaces: none is named, so nothing is protected (unless -i names "
-			"one)");
-	if (c->n_limits == 0 && c->block.n == 0 && c->n_block_files == 0)
-		warn_at(r, 0, "no limit and nothing blocked: there is nothing to enforce");
-}
+const struct weir_entries weir_entries_packet_limits = {
+	.section = "packet_limits",
+	.entry = "limit",
+	.entries = "limits",
+	.needs = "a name and a rate",
+	.size = sizeof(struct weir_conf_limit),
+	.items = offsetof(struct weir_conf, limits),
+	.n = offsetof(struct weir_conf, n_limits),
+	.line = offsetof(struct weir_conf_limit, line),
+	.init = weir_limit_init,
+	.finish = finish_limit,
+};

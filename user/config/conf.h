@@ -157,7 +157,9 @@ int weir_prefix_list_add(struct weir_prefix_list *list, const struct weir_prefix
 void weir_prefix_list_done(struct weir_prefix_list *list);
 
 /* Sets one limit's KEY=VALUE as the file would ("rate", "500/s"), checked the same way; @c is unchanged on error. For
- * `weir limit set`. The second sets several at once ("rate=10 MB/s", "burst=20 MB"), which a change of unit needs.
+ * `weir limit set`, limits of both layers and that of `suspicious`. The second sets several at once ("rate=10 MB/s",
+ * "burst=20 MB"), which a change of unit needs. Where a number differs by plan, "limit.pro" is one plan's and "limit"
+ * all of them: a number, or "{free: 60, pro: 6000}".
  */
 int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, const char *value,
 			struct weir_error *e);

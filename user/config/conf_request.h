@@ -73,7 +73,22 @@ struct weir_conf_rate {
 struct weir_conf_cost {
 	bool from_proxy; /* proxy_headers.cost, clamped to min..max; 1 where it is absent */
 	__u64 fixed;	 /* else; 1 */
-	__u64 min, max;	 /* min >= 1 */
+	__u64 min, max;	 /* 1 <= min <= max, which every plan can pay by default */
+};
+
+/* Said by the user, not a default. */
+enum weir_request_given {
+	WEIR_REQUEST_GIVEN_RATE = 1,
+	WEIR_REQUEST_GIVEN_BURST = 2,
+	WEIR_REQUEST_GIVEN_LIMIT = 4,
+	WEIR_REQUEST_GIVEN_WINDOW = 8,
+	WEIR_REQUEST_GIVEN_QUEUE = 16,
+	WEIR_REQUEST_GIVEN_MAX_WAIT = 32,
+	WEIR_REQUEST_GIVEN_ALGORITHM = 64,
+	WEIR_REQUEST_GIVEN_KEY = 128,
+	WEIR_REQUEST_GIVEN_COST = 256,
+	WEIR_REQUEST_GIVEN_TIMEZONE = 512,
+	WEIR_REQUEST_GIVEN_COST_MAX = 1024,
 };
 
 /* Numbers are by plan, all filled in (the same one where the file gives one); without plans only [0] counts. */
@@ -97,6 +112,7 @@ struct weir_conf_request_limit {
 	enum weir_scope scope;
 	enum weir_mode mode;
 	int line;
+	__u16 given; /* enum weir_request_given */
 };
 
 /* All that is given must match. */

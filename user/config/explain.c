@@ -5,14 +5,9 @@
 
 #include "user/base/str.h"
 #include "user/config/schema.h"
+#include "user/config/words.h"
 
-/* Text into a buffer of the caller's; counts on when it is full. */
-struct out {
-	char *buf;
-	size_t size, n;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct out *o, const char *format, ...)
+void weir_say(struct weir_words *o, const char *format, ...)
 {
 	va_list ap;
 	int n;
@@ -24,14 +19,12 @@ __attribute__((format(printf, 2, 3))) static void say(struct out *o, const char 
 	o->n += n > 0 ? (size_t)n : 0;
 }
 
-#define ITEMS_SHOWN 8
-
-static const char *comma(size_t i, size_t n, const char *last)
+const char *weir_comma(size_t i, size_t n, const char *last)
 {
 	return i == 0 ? "" : i + 1 == n ? last : ", ";
 }
 
-static void say_protocols(struct out *o, const struct weir_conf_match *m)
+static void say_protocols(struct weir_words *o, const struct weir_conf_match *m)
 {
 	unsigned n = 0, i = 0, negated;
 
@@ -42,83 +35,85 @@ static void say_protocols(struct out *o, const struct weir_conf_match *m)
 		return;
 	if (negated)
 		n = 256 - n;
-	say(o, negated ? "every protocol but " : "");
+	weir_say(o, negated ? "every protocol but " : "");
 	for (unsigned p = 0; p < 256; p++) {
 		const char *name = weir_protocol_name((__u8)p);
 
 		if (m->protocol[p] == negated)
 			continue;
-		say(o, "%s", comma(i++, n, negated ? " and " : " or "));
+		weir_say(o, "%s", weir_comma(i++, n, negated ? " and " : " or "));
 		if (name)
-			say(o, "%s", name);
+			weir_say(o, "%s", name);
 		else
-			say(o, "protocol %u", p);
+			weir_say(o, "protocol %u", p);
 	}
-	say(o, " ");
+	weir_say(o, " ");
 }
 
-static void say_flags(struct out *o, __u8 flags, const char *what)
+static void say_flags(struct weir_words *o, __u8 flags, const char *what)
 {
 	size_t n = (size_t)__builtin_popcount(flags), i = 0;
 
 	for (unsigned b = 0; b < 8; b++)
 		if (flags & (1u << b))
-			say(o, "%s%s", comma(i++, n, " and "), weir_words_flags[b]);
-	say(o, " %s", what);
+			weir_say(o, "%s%s", weir_comma(i++, n, " and "), weir_words_flags[b]);
+	weir_say(o, " %s", what);
 }
 
-static void say_ports(struct out *o, const struct weir_port_set *s, const char *what, bool vlan)
+static void say_ports(struct weir_words *o, const struct weir_port_set *s, const char *what,
+		      bool vlan)
 {
 	if (s->n == 0)
 		return;
-	say(o, " %s %s", what, s->negate ? "other than " : "");
-	for (size_t i = 0; i < s->n && i < ITEMS_SHOWN; i++) {
+	weir_say(o, " %s %s", what, s->negate ? "other than " : "");
+	for (size_t i = 0; i < s->n && i < WEIR_ITEMS_SHOWN; i++) {
 		const struct weir_port_range *r = &s->item[i];
 
-		say(o, "%s", comma(i, s->n, " or "));
+		weir_say(o, "%s", weir_comma(i, s->n, " or "));
 		if (vlan && r->first == 0 && r->last == 0)
-			say(o, "none");
+			weir_say(o, "none");
 		else if (r->first == r->last)
-			say(o, "%u", r->first);
+			weir_say(o, "%u", r->first);
 		else
-			say(o, "%u-%u", r->first, r->last);
+			weir_say(o, "%u-%u", r->first, r->last);
 	}
-	if (s->n > ITEMS_SHOWN)
-		say(o, " and %zu more", s->n - ITEMS_SHOWN);
+	if (s->n > WEIR_ITEMS_SHOWN)
+		weir_say(o, " and %zu more", s->n - WEIR_ITEMS_SHOWN);
 }
 
-static void say_nets(struct out *o, const struct weir_net_set *s, const char *what)
+static void say_nets(struct weir_words *o, const struct weir_net_set *s, const char *what)
 {
 	char buf[WEIR_PREFIX_STRLEN];
 
 	if (s->n == 0)
 		return;
-	say(o, " %s %s", what, s->negate ? "anywhere but " : "");
-	for (size_t i = 0; i < s->n && i < ITEMS_SHOWN; i++)
-		say(o, "%s%s", comma(i, s->n, " or "), weir_prefix_format(&s->item[i], buf));
-	if (s->n > ITEMS_SHOWN)
-		say(o, " and %zu more", s->n - ITEMS_SHOWN);
+	weir_say(o, " %s %s", what, s->negate ? "anywhere but " : "");
+	for (size_t i = 0; i < s->n && i < WEIR_ITEMS_SHOWN; i++)
+		weir_say(o, "%s%s", weir_comma(i, s->n, " or "),
+			 weir_prefix_format(&s->item[i], buf));
+	if (s->n > WEIR_ITEMS_SHOWN)
+		weir_say(o, " and %zu more", s->n - WEIR_ITEMS_SHOWN);
 }
 
-static void say_match(struct out *o, const struct weir_conf_match *m)
+static void say_match(struct weir_words *o, const struct weir_conf_match *m)
 {
 	if (m->any_protocol && !m->has_tcp_flags && !m->source_port.n && !m->destination_port.n &&
 	    !m->vlan.n && !m->source.n && !m->destination.n && m->fragment < 0) {
-		say(o, "all packets");
+		weir_say(o, "all packets");
 		return;
 	}
 	if (m->has_tcp_flags && m->any_protocol)
-		say(o, "tcp ");
+		weir_say(o, "tcp ");
 	say_protocols(o, m);
-	say(o, m->fragment == 1	  ? "fragments"
-	       : m->fragment == 0 ? "unfragmented packets"
-				  : "packets");
+	weir_say(o, m->fragment == 1   ? "fragments"
+		    : m->fragment == 0 ? "unfragmented packets"
+				       : "packets");
 	if (m->has_tcp_flags) {
-		say(o, " with ");
+		weir_say(o, " with ");
 		if (m->tcp_flags_set)
 			say_flags(o, m->tcp_flags_set, "set");
 		if (m->tcp_flags_set && m->tcp_flags_clear)
-			say(o, " and ");
+			weir_say(o, " and ");
 		if (m->tcp_flags_clear)
 			say_flags(o, m->tcp_flags_clear, "clear");
 	}
@@ -129,53 +124,55 @@ static void say_match(struct out *o, const struct weir_conf_match *m)
 	say_ports(o, &m->vlan, "with VLAN", true);
 }
 
-static void say_source(struct out *o, const struct weir_conf_limit *l)
+void weir_say_source(struct weir_words *o, __u8 ipv4_prefix, __u8 ipv6_prefix)
 {
-	if (l->ipv4_prefix == 32)
-		say(o, "each IPv4 address");
-	else if (l->ipv4_prefix == 0)
-		say(o, "IPv4 as a whole");
+	if (ipv4_prefix == 32)
+		weir_say(o, "each IPv4 address");
+	else if (ipv4_prefix == 0)
+		weir_say(o, "IPv4 as a whole");
 	else
-		say(o, "each IPv4 /%u", l->ipv4_prefix);
-	say(o, " and ");
-	if (l->ipv6_prefix == 128)
-		say(o, "each IPv6 address");
-	else if (l->ipv6_prefix == 0)
-		say(o, "IPv6 as a whole");
+		weir_say(o, "each IPv4 /%u", ipv4_prefix);
+	weir_say(o, " and ");
+	if (ipv6_prefix == 128)
+		weir_say(o, "each IPv6 address");
+	else if (ipv6_prefix == 0)
+		weir_say(o, "IPv6 as a whole");
 	else
-		say(o, "each IPv6 /%u", l->ipv6_prefix);
+		weir_say(o, "each IPv6 /%u", ipv6_prefix);
 }
 
 int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n)
 {
 	struct weir_rate rate = {.amount = l->rate, .per_ns = l->rate_per_ns, .bytes = l->bytes};
-	struct out o = {.buf = buf, .size = n};
+	struct weir_words o = {.buf = buf, .size = n};
 	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
 
 	if (n)
 		buf[0] = '\0';
-	say(&o, "%s: of ", l->name);
+	weir_say(&o, "%s: of ", l->name);
 	say_match(&o, &l->match);
-	say(&o, ", ");
-	say_source(&o, l);
-	say(&o, " may send ");
+	weir_say(&o, ", ");
+	weir_say_source(&o, l->ipv4_prefix, l->ipv6_prefix);
+	weir_say(&o, " may send ");
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 		const char *per = strchr(weir_str_format_rate(&rate, a), '/');
 
-		say(&o, "%.*s%s%s, and %s at once%s", (int)(per - a), a, l->bytes ? "" : " packets",
-		    per, weir_str_format_amount(l->burst, l->bytes, b),
-		    l->given & WEIR_GIVEN_BURST ? "" : " (the default)");
+		weir_say(&o, "%.*s%s%s, and %s at once%s", (int)(per - a), a,
+			 l->bytes ? "" : " packets", per,
+			 weir_str_format_amount(l->burst, l->bytes, b),
+			 l->given & WEIR_GIVEN_BURST ? "" : " (the default)");
 	} else {
-		say(&o, "%s in %s of %s", weir_str_format_amount(l->limit, l->bytes, a),
-		    l->algorithm == WEIR_ALGO_FIXED_WINDOW ? "each window" : "a sliding window",
-		    weir_str_format_duration(l->window_ns, b));
+		weir_say(&o, "%s in %s of %s", weir_str_format_amount(l->limit, l->bytes, a),
+			 l->algorithm == WEIR_ALGO_FIXED_WINDOW ? "each window"
+								: "a sliding window",
+			 weir_str_format_duration(l->window_ns, b));
 	}
 	if (l->block_for_ns)
-		say(&o, "; who sends more is blocked for %s",
-		    weir_str_format_duration(l->block_for_ns, a));
+		weir_say(&o, "; who sends more is blocked for %s",
+			 weir_str_format_duration(l->block_for_ns, a));
 	else
-		say(&o, "; more is dropped");
-	say(&o, l->mode == WEIR_MODE_MONITOR ? " (monitor: only counted)." : ".");
+		weir_say(&o, "; more is dropped");
+	weir_say(&o, l->mode == WEIR_MODE_MONITOR ? " (monitor: only counted)." : ".");
 	return (int)o.n;
 }
 
@@ -237,13 +234,16 @@ void weir_conf_explain(const struct weir_conf *c, FILE *f)
 		      c->admin_group ? c->admin_group : "");
 	(void)fprintf(f, "Mode %s: %s.\n", weir_mode_name(c->mode),
 		      c->mode == WEIR_MODE_MONITOR
-			      ? "everything is decided and counted, nothing is dropped"
-			      : "what is over a limit or blocked is dropped");
+			      ? "everything is decided and counted, nothing is dropped or refused"
+			      : "what is over a limit or blocked is dropped or refused");
 	(void)fprintf(f, "Interfaces:");
 	for (size_t i = 0; i < c->n_interfaces; i++)
 		(void)fprintf(f, "%s %s", i ? "," : "", c->interfaces[i]);
-	(void)fprintf(f, "%s. Attached %s; XDP %s.\n", c->n_interfaces ? "" : " none",
-		      attach[c->attach], how[c->xdp_mode]);
+	if (!c->n_interfaces && c->request.n_listener && c->attach != WEIR_ATTACH_EXTERNAL)
+		(void)fprintf(f, " none: the request layer alone, which needs no root.\n");
+	else
+		(void)fprintf(f, "%s. Attached %s; XDP %s.\n", c->n_interfaces ? "" : " none",
+			      attach[c->attach], how[c->xdp_mode]);
 	if (c->events_per_second)
 		(void)fprintf(f, "Events: at most %u sampled packets a second, as %s.\n",
 			      c->events_per_second, weir_words_log_format[c->log_format]);
@@ -258,4 +258,5 @@ void weir_conf_explain(const struct weir_conf *c, FILE *f)
 		(void)weir_conf_limit_words(&c->limits[i], text, sizeof(text)); /* too long: cut */
 		(void)fprintf(f, "  %2zu. %s\n", i + 1, text);
 	}
+	weir_request_explain(c, f);
 }

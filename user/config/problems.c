@@ -13,6 +13,20 @@ bool weir_problems_full(const struct weir_conf_problems *p)
 	return p->n >= WEIR_PROBLEMS_MAX;
 }
 
+/* Bytes that must not go to a terminal as '?': what other modules say may hold text of the user's. */
+static void make_printable(char *text)
+{
+	size_t n = strlen(text);
+
+	for (size_t i = 0; i < n;) {
+		size_t ok = weir_str_printable(text + i, n - i);
+
+		if (!ok)
+			text[i] = '?';
+		i += ok ? ok : 1;
+	}
+}
+
 void weir_problems_vadd(struct weir_conf_problems *p, bool warning, const char *file, int line,
 			int column, const char *format, va_list ap)
 {
@@ -30,6 +44,7 @@ void weir_problems_vadd(struct weir_conf_problems *p, bool warning, const char *
 		return;
 	p->item = q;
 	(void)vsnprintf(text, sizeof(text), format, ap); /* too long: cut */
+	make_printable(text);
 	q += p->n;
 	*q = (struct weir_conf_problem){.line = line, .column = column, .warning = warning};
 	q->text = strdup(text);

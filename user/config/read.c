@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Walks a document along the table of settings: groups, unknown and double keys, the list of limits; values are read in
- * value.c. weir_conf_load() and weir_conf_parse() are here.
+/* Walks a document along the table of settings: groups, unknown and double keys; values are read in value*.c.
+ * weir_conf_load() and weir_conf_parse() are here.
  */
 #include <string.h>
 
 #include "user/base/str.h"
+#include "user/config/request.h"
 #include "user/config/schema.h"
 
 static int line_of(const yaml_node_t *n)
@@ -31,6 +32,45 @@ void weir_reader_warn(const struct weir_reader *r, const yaml_node_t *at, const 
 			   at ? (int)at->start_mark.column + 1 : 0, format, ap);
 	va_end(ap);
 }
+
+/* --- what was read from where ---- */
+
+static size_t position(const char *section, const char *key)
+{
+	return (size_t)(weir_setting_find(section, key) - weir_settings);
+}
+
+const yaml_node_t *weir_reader_at(const struct weir_reader *r, const char *section, const char *key)
+{
+	if (!r->marks)
+		return NULL;
+	if (r->marks->value[position(section, key)])
+		return r->marks->value[position(section, key)];
+	return r->marks->node;
+}
+
+bool weir_reader_has(const struct weir_reader *r, const char *section, const char *key)
+{
+	return r->marks && r->marks->value[position(section, key)];
+}
+
+bool weir_reader_top_has(const struct weir_reader *r, const char *section, const char *key)
+{
+	return r->top && r->top->value[position(section, key)];
+}
+
+bool weir_reader_top_wrong(const struct weir_reader *r, const char *section, const char *key)
+{
+	return r->top && r->top->wrong[position(section, key)];
+}
+
+const yaml_node_t *weir_reader_top_at(const struct weir_reader *r, const char *section,
+				      const char *key)
+{
+	return r->top ? r->top->value[position(section, key)] : NULL;
+}
+
+/* --- groups ---- */
 
 /* "a, b or c" of the keys that @section has. */
 static void list_keys(const char *section, char *buf, size_t size)
@@ -86,43 +126,39 @@ static void unknown_key(const struct weir_reader *r, const char *section, const 
 	}
 }
 
-/* Finds the setting a key stands for; says what is wrong otherwise. @seen: values by position in the table. */
-static const struct weir_setting *find_key(const struct weir_reader *r, const char *section,
-					   const yaml_node_t *key, const yaml_node_t **seen)
+/* Finds the setting a key stands for; says what is wrong otherwise. @seen: pairs by position in the table. */
+static void find_key(const struct weir_reader *r, const char *section, const yaml_node_pair_t *pair,
+		     const yaml_node_pair_t **seen)
 {
+	const yaml_node_t *key = yaml_document_get_node(r->doc, pair->key);
 	const struct weir_setting *s;
 
 	if (key->type != YAML_SCALAR_NODE) {
 		weir_reader_error(r, key, "%s where the name of a setting belongs",
 				  weir_yaml_kind(key));
-		return NULL;
+		return;
 	}
 	/* a NUL in the text cannot match a name by accident */
 	s = strlen(weir_yaml_text(key)) == key->data.scalar.length
 		    ? weir_setting_find(section, weir_yaml_text(key))
 		    : NULL;
-	if (!s) {
+	if (!s)
 		unknown_key(r, section, key);
-		return NULL;
-	}
-	if (s->kind == WEIR_KIND_LATER) {
+	else if (s->kind == WEIR_KIND_LATER)
 		weir_reader_error(r, key,
 				  "%s: this version of weir does not have %s yet (remove it)",
 				  s->path, s->help);
-		return NULL;
-	}
-	if (seen[s - weir_settings]) {
+	else if (seen[s - weir_settings])
 		weir_reader_error(r, key, "%s is set twice (first in line %d)", weir_setting_key(s),
-				  line_of(seen[s - weir_settings]));
-		return NULL;
-	}
-	seen[s - weir_settings] = key;
-	return s;
+				  line_of(yaml_document_get_node(r->doc,
+								 seen[s - weir_settings]->key)));
+	else
+		seen[s - weir_settings] = pair;
 }
 
 int weir_group_read(struct weir_reader *r, const char *section, const yaml_node_t *map, void *base)
 {
-	const yaml_node_t *seen[WEIR_SETTINGS_MAX] = {0};
+	const yaml_node_pair_t *seen[WEIR_SETTINGS_MAX] = {0};
 	char keys[256];
 
 	if (weir_yaml_is_null(map))
@@ -134,28 +170,33 @@ int weir_group_read(struct weir_reader *r, const char *section, const yaml_node_
 		return -EINVAL;
 	}
 	for (const yaml_node_pair_t *p = map->data.mapping.pairs.start;
-	     p < map->data.mapping.pairs.top; p++) {
-		const yaml_node_t *key = yaml_document_get_node(r->doc, p->key);
-		const yaml_node_t *value = yaml_document_get_node(r->doc, p->value);
-		const struct weir_setting *s = find_key(r, section, key, seen);
+	     p < map->data.mapping.pairs.top; p++)
+		find_key(r, section, p, seen);
+	/* in the order of the table: see settings.c */
+	for (size_t i = 0; i < weir_settings_n; i++) {
+		const yaml_node_t *value =
+			seen[i] ? yaml_document_get_node(r->doc, seen[i]->value) : NULL;
 		int r2;
 
-		if (!s)
+		if (!value)
 			continue;
 		if (r->marks)
-			r->marks->value[s - weir_settings] = value;
-		r2 = weir_setting_read(r, s, value, base);
+			r->marks->value[i] = value;
+		r2 = weir_setting_read(r, &weir_settings[i], value, base);
 		if (r2 == -ENOMEM)
 			return r2;
-		if (r2 < 0 && r->marks)
-			r->marks->bad |= s->given;
+		if (r2 < 0 && r->marks) {
+			r->marks->wrong[i] = true;
+			r->marks->bad |= weir_settings[i].given;
+		}
 	}
 	return 0;
 }
 
-void weir_limit_init(struct weir_conf_limit *l)
+void weir_limit_init(void *entry)
 {
-	*l = (struct weir_conf_limit){.match = {.any_protocol = true, .fragment = -1}};
+	*(struct weir_conf_limit *)entry =
+		(struct weir_conf_limit){.match = {.any_protocol = true, .fragment = -1}};
 }
 
 void weir_limit_done(struct weir_conf_limit *l)
@@ -167,13 +208,6 @@ void weir_limit_done(struct weir_conf_limit *l)
 	free(l->match.destination.item);
 }
 
-static void free_texts(char **item, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(item[i]);
-	free(item);
-}
-
 void weir_conf_free(struct weir_conf *c)
 {
 	if (!c)
@@ -181,14 +215,15 @@ void weir_conf_free(struct weir_conf *c)
 	for (size_t i = 0; i < c->n_limits; i++)
 		weir_limit_done(&c->limits[i]);
 	free(c->limits);
+	weir_conf_request_done(&c->request);
 	weir_prefix_list_done(&c->allow);
 	weir_prefix_list_done(&c->block);
 	weir_prefix_list_done(&c->never_block);
-	free_texts(c->allow_files, c->n_allow_files);
-	free_texts(c->block_files, c->n_block_files);
+	weir_texts_done(&c->allow_files, &c->n_allow_files);
+	weir_texts_done(&c->block_files, &c->n_block_files);
 	free(c->allow_file_lines);
 	free(c->block_file_lines);
-	free_texts(c->interfaces, c->n_interfaces);
+	weir_texts_done(&c->interfaces, &c->n_interfaces);
 	free(c->admin_group);
 	free(c->admin_listen);
 	free(c->state_dir);
@@ -204,7 +239,8 @@ static int read_document(struct weir_reader *r, struct weir_conf *c)
 	struct weir_marks top = {.node = NULL};
 	int r2;
 
-	r->marks = &top;
+	r->conf = c;
+	r->marks = r->top = &top;
 	if (c->path && (!root || weir_yaml_is_null(root)))
 		/* such as one that an editor or a full disk has cut: it would take everything off */
 		weir_problems_add(r->problems, false, NULL, 0, 0,
@@ -213,7 +249,7 @@ static int read_document(struct weir_reader *r, struct weir_conf *c)
 	r2 = root ? weir_group_read(r, "", root, c) : 0;
 	if (r2 == 0 || r2 == -EINVAL)
 		weir_conf_finish(r, c);
-	r->marks = NULL;
+	r->marks = r->top = NULL;
 	if (r2 == -ENOMEM)
 		return r2;
 	return r->problems->n_errors > before ? -EINVAL : 0;

@@ -128,6 +128,19 @@ bool weir_choice_has(const struct weir_key_choice *c, enum weir_key_kind kind)
 	return false;
 }
 
+bool weir_choice_is_chosen(const struct weir_key_choice *c)
+{
+	static const enum weir_key_kind kinds[] = {WEIR_KEY_API_KEY,	WEIR_KEY_TOKEN,
+						   WEIR_KEY_USER_AGENT, WEIR_KEY_PATH,
+						   WEIR_KEY_HOST,	WEIR_KEY_HEADER,
+						   WEIR_KEY_COOKIE,	WEIR_KEY_QUERY};
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (weir_choice_has(c, kinds[i]))
+			return true;
+	return false;
+}
+
 bool weir_key_counts_ip(const struct weir_key_spec *key)
 {
 	if (key->missing == WEIR_KEY_MISSING_IP)
@@ -205,24 +218,32 @@ int weir_key_text_make(const struct weir_key_spec *key, char **ret)
 
 /* --- the end ---- */
 
-void weir_texts_free(char **item, size_t n)
+void weir_texts_done(char ***item, size_t *n)
 {
-	for (size_t i = 0; i < n; i++)
-		free(item[i]);
-	free(item);
+	for (size_t i = 0; i < *n; i++)
+		free((*item)[i]);
+	free(*item);
+	*item = NULL;
+	*n = 0;
 }
 
-void weir_request_match_done(struct weir_conf_request_match *m)
+void weir_header_matches_done(struct weir_conf_request_match *m)
 {
-	weir_texts_free(m->method, m->n_method);
-	weir_texts_free(m->path, m->n_path);
-	weir_texts_free(m->host, m->n_host);
 	for (size_t i = 0; i < m->n_header; i++) {
 		free(m->header[i].name);
 		free(m->header[i].value);
 	}
 	free(m->header);
-	*m = (struct weir_conf_request_match){.n_method = 0};
+	m->header = NULL;
+	m->n_header = 0;
+}
+
+void weir_request_match_done(struct weir_conf_request_match *m)
+{
+	weir_texts_done(&m->method, &m->n_method);
+	weir_texts_done(&m->path, &m->n_path);
+	weir_texts_done(&m->host, &m->n_host);
+	weir_header_matches_done(m);
 }
 
 void weir_request_limit_done(void *entry)
@@ -250,8 +271,8 @@ void weir_exempt_done(void *entry)
 	struct weir_conf_exempt *x = entry;
 
 	weir_prefix_list_done(&x->source);
-	weir_texts_free(x->path, x->n_path);
-	weir_texts_free(x->method, x->n_method);
+	weir_texts_done(&x->path, &x->n_path);
+	weir_texts_done(&x->method, &x->n_method);
 }
 
 void weir_escalate_done(void *entry)

@@ -15,14 +15,20 @@ extern const char *const weir_words_profile[],
 
 bool weir_request_has_window(enum weir_request_algorithm algorithm);
 
+/* `given` bits of numbers that do not belong to an algorithm. */
+unsigned weir_request_algorithm_lacks(enum weir_request_algorithm algorithm);
+
 bool weir_choice_has(const struct weir_key_choice *c, enum weir_key_kind kind);
+/* Is some part what the client likes to write? (As user/l7/key.c has it.) */
+bool weir_choice_is_chosen(const struct weir_key_choice *c);
 /* May an address be counted, so that prefix lengths matter? */
 bool weir_key_counts_ip(const struct weir_key_spec *key);
 const char *weir_key_part_kind_name(enum weir_key_kind kind);
 /* key_text of a limit; frees what *ret was. */
 int weir_key_text_make(const struct weir_key_spec *key, char **ret);
 
-void weir_texts_free(char **item, size_t n);
+void weir_texts_done(char ***item, size_t *n);
+void weir_header_matches_done(struct weir_conf_request_match *m);
 void weir_request_match_done(struct weir_conf_request_match *m);
 /* Of entries of lists; the memory of the entry itself is the list's. */
 void weir_request_limit_done(void *entry);

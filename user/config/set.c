@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Changes one limit: in a configuration in memory (`weir limit set`), and in the text of its file (`--save`), where
- * only the value's own characters change.
+/* Changes one limit of a configuration in memory (`weir limit set`). Request limits are in set_request.c, the text of a
+ * file (`--save`) in save.c.
  */
-#include <fcntl.h>
-#include <limits.h>
+#include "user/config/set.h"
+
 #include <string.h>
-#include <sys/stat.h>
 
 #include "user/base/str.h"
-#include "user/config/schema.h"
+#include "user/config/request.h"
 
 static void *copy_of(const void *item, size_t n, size_t size)
 {
@@ -41,11 +40,11 @@ static int copy_limit(const struct weir_conf_limit *l, struct weir_conf_limit *r
 	return 0;
 }
 
-/* The setting of a limit that "rate" or "match.protocol" names. */
-static const struct weir_setting *setting_of(const char *key, struct weir_error *e)
+const struct weir_setting *weir_set_find(const char *section, const char *key, struct weir_error *e)
 {
 	const char *names[WEIR_SETTINGS_MAX] = {0}, *near;
-	char shown[WEIR_SHOWN_MAX];
+	char shown[WEIR_SHOWN_MAX], keys[256] = "";
+	size_t len = strlen(section), n = 0;
 
 	if (strcmp(key, "name") == 0) {
 		(void)weir_error_set(e, 0, "a limit's name cannot be set (state belongs to it)");
@@ -54,11 +53,14 @@ static const struct weir_setting *setting_of(const char *key, struct weir_error 
 	for (size_t i = 0; i < weir_settings_n; i++) {
 		const struct weir_setting *s = &weir_settings[i];
 
-		if (strncmp(s->path, "packet_limits.", 14) != 0)
+		if (strncmp(s->path, section, len) != 0 || s->path[len] != '.')
 			continue;
-		names[i] = s->path + 14;
+		names[i] = s->path + len + 1;
 		if (strcmp(key, names[i]) == 0)
 			return s;
+		if (!strchr(names[i], '.') && strcmp(names[i], "name") != 0 && n < sizeof(keys))
+			n += (size_t)snprintf(keys + n, sizeof(keys) - n, "%s%s", n ? ", " : "",
+					      names[i]);
 	}
 	near = weir_str_closest(key, names, weir_settings_n);
 	weir_conf_shown(key, strlen(key), shown);
@@ -66,21 +68,41 @@ static const struct weir_setting *setting_of(const char *key, struct weir_error 
 		(void)weir_error_set(e, 0, "unknown key \"%s\" (did you mean \"%s\"?)", shown,
 				     near);
 	else
-		(void)weir_error_set(
-			e, 0,
-			"unknown key \"%s\" (rate, burst, limit, window, block_for, mode, per, "
-			"ipv4_prefix, ipv6_prefix, algorithm, match)",
-			shown);
+		(void)weir_error_set(e, 0, "unknown key \"%s\" (%s)", shown, keys);
 	return NULL;
 }
 
-/* The first error among problems, as one sentence. */
-static int first_error(const struct weir_conf_problems *p, struct weir_error *e)
+int weir_set_first_error(const struct weir_conf_problems *p, struct weir_error *e)
 {
 	for (size_t i = 0; i < p->n; i++)
 		if (!p->item[i].warning)
 			return weir_error_set(e, -EINVAL, "%s", p->item[i].text);
 	return weir_error_set(e, -ENOMEM, "out of memory");
+}
+
+int weir_set_read(struct weir_conf *c, const struct weir_setting *s, const char *key,
+		  const char *value, void *base, struct weir_error *e)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
+	struct weir_reader r = {.problems = &problems, .conf = c};
+	const yaml_node_t *root;
+	yaml_document_t doc;
+	int r2;
+
+	r2 = weir_yaml_load(value, strlen(value), &doc, &problems);
+	if (r2 < 0)
+		return weir_set_first_error(&problems, e);
+	root = yaml_document_get_root_node(&doc);
+	if (!root) {
+		yaml_document_delete(&doc);
+		return weir_error_set(e, -EINVAL, "%s: no value (KEY=VALUE)", key);
+	}
+	r.doc = &doc;
+	r2 = weir_setting_read(&r, s, root, base);
+	yaml_document_delete(&doc);
+	if (r2 < 0 || problems.n_errors)
+		return weir_set_first_error(&problems, e);
+	return 0;
 }
 
 /* A whole group given anew replaces what it was. */
@@ -96,62 +118,23 @@ static void forget_group(const struct weir_setting *s, struct weir_conf_limit *l
 	}
 }
 
-static int apply(const char *key, const char *value, struct weir_conf_limit *l, __u8 *ret_given,
-		 struct weir_error *e)
+static int apply(struct weir_conf *c, const char *key, const char *value, struct weir_conf_limit *l,
+		 __u8 *ret_given, struct weir_error *e)
 {
-	const struct weir_setting *s = setting_of(key, e);
-	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
-	struct weir_reader r = {.problems = &problems};
-	const yaml_node_t *root;
-	yaml_document_t doc;
-	int r2;
+	const struct weir_setting *s = weir_set_find("packet_limits", key, e);
+	int r;
 
 	if (!s)
 		return -EINVAL;
-	r2 = weir_yaml_load(value, strlen(value), &doc, &problems);
-	if (r2 < 0)
-		return first_error(&problems, e);
-	root = yaml_document_get_root_node(&doc);
-	if (!root) {
-		yaml_document_delete(&doc);
-		return weir_error_set(e, -EINVAL, "%s: no value (KEY=VALUE)", key);
-	}
-	r.doc = &doc;
 	forget_group(s, l);
-	r2 = weir_setting_read(&r, s, root, l);
-	yaml_document_delete(&doc);
-	if (r2 < 0 || problems.n_errors)
-		return first_error(&problems, e);
-	*ret_given |= s->given;
-	return 0;
+	r = weir_set_read(c, s, key, value, l, e);
+	if (r == 0)
+		*ret_given |= (__u8)s->given;
+	return r;
 }
 
-static struct weir_conf_limit *find_limit(const struct weir_conf *c, const char *name,
-					  struct weir_error *e)
-{
-	const char *names[WEIR_LIMITS_MAX] = {0}, *near;
-	char shown[WEIR_SHOWN_MAX];
-
-	for (size_t i = 0; i < c->n_limits; i++) {
-		if (strcmp(c->limits[i].name, name) == 0)
-			return &c->limits[i];
-		if (i < WEIR_LIMITS_MAX)
-			names[i] = c->limits[i].name;
-	}
-	near = weir_str_closest(name, names, WEIR_LIMITS_MAX);
-	weir_conf_shown(name, strlen(name), shown);
-	if (near)
-		(void)weir_error_set(e, 0, "no limit is called \"%s\" (did you mean \"%s\"?)",
-				     shown, near);
-	else
-		(void)weir_error_set(e, 0,
-				     "no limit is called \"%s\" (`weir limit list` shows them)",
-				     shown);
-	return NULL;
-}
-
-static int split_pair(const char *pair, char *key, size_t size, const char **ret_value,
-		      struct weir_error *e)
+int weir_set_split(const char *pair, char *key, size_t size, const char **ret_value,
+		   struct weir_error *e)
 {
 	const char *eq = strchr(pair, '=');
 	char shown[WEIR_SHOWN_MAX];
@@ -166,26 +149,24 @@ static int split_pair(const char *pair, char *key, size_t size, const char **ret
 	return 0;
 }
 
-int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *const *pairs,
-			    size_t n, struct weir_error *e)
+static int set_packet_limit(struct weir_conf *c, struct weir_conf_limit *l,
+			    const char *const *pairs, size_t n, struct weir_error *e)
 {
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
-	struct weir_conf_limit *l = find_limit(c, name, e), next;
-	struct weir_reader r = {.problems = &problems};
+	struct weir_reader r = {.problems = &problems, .conf = c};
+	struct weir_conf_limit next;
 	__u8 given = 0;
 	int r2;
 
-	if (!l)
-		return -ENOENT;
 	if (copy_limit(l, &next) < 0)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		const char *value = "";
 		char key[64];
 
-		r2 = split_pair(pairs[i], key, sizeof(key), &value, e);
+		r2 = weir_set_split(pairs[i], key, sizeof(key), &value, e);
 		if (r2 == 0)
-			r2 = apply(key, value, &next, &given, e);
+			r2 = apply(c, key, value, &next, &given, e);
 		if (r2 < 0)
 			goto fail;
 	}
@@ -193,7 +174,7 @@ int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *c
 	if ((next.algorithm == WEIR_ALGO_TOKEN_BUCKET) != (l->algorithm == WEIR_ALGO_TOKEN_BUCKET))
 		next.given &= (__u8)(given | WEIR_GIVEN_BLOCK_FOR);
 	weir_limit_finish(&r, &next);
-	r2 = problems.n_errors ? first_error(&problems, e) : 0;
+	r2 = problems.n_errors ? weir_set_first_error(&problems, e) : 0;
 	if (r2 < 0)
 		goto fail;
 	weir_limit_done(l);
@@ -202,6 +183,49 @@ int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *c
 fail:
 	weir_limit_done(&next);
 	return r2;
+}
+
+/* --- one limit by its name, of either layer ---- */
+
+#define NAMES_MAX (WEIR_LIMITS_MAX + WEIR_REQUEST_LIMITS_MAX + 1)
+
+static int unknown_limit(const struct weir_conf *c, const char *name, struct weir_error *e)
+{
+	const struct weir_conf_request *q = &c->request;
+	const char *names[NAMES_MAX] = {0}, *near;
+	char shown[WEIR_SHOWN_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_limits && n < NAMES_MAX; i++)
+		names[n++] = c->limits[i].name;
+	for (size_t i = 0; i < q->n_limit && n < NAMES_MAX; i++)
+		names[n++] = q->limit[i].name;
+	if (q->suspicious.given && n < NAMES_MAX)
+		names[n++] = q->suspicious.limit.name;
+	near = weir_str_closest(name, names, n);
+	weir_conf_shown(name, strlen(name), shown);
+	if (near)
+		return weir_error_set(e, -ENOENT,
+				      "no limit is called \"%s\" (did you mean \"%s\"?)", shown,
+				      near);
+	return weir_error_set(e, -ENOENT,
+			      "no limit is called \"%s\" (`weir limit list` shows them)", shown);
+}
+
+int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *const *pairs,
+			    size_t n, struct weir_error *e)
+{
+	struct weir_conf_request *q = &c->request;
+
+	for (size_t i = 0; i < c->n_limits; i++)
+		if (strcmp(c->limits[i].name, name) == 0)
+			return set_packet_limit(c, &c->limits[i], pairs, n, e);
+	for (size_t i = 0; i < q->n_limit; i++)
+		if (strcmp(q->limit[i].name, name) == 0)
+			return weir_set_request_limit(c, &q->limit[i], pairs, n, e);
+	if (q->suspicious.given && strcmp(q->suspicious.limit.name, name) == 0)
+		return weir_set_request_limit(c, &q->suspicious.limit, pairs, n, e);
+	return unknown_limit(c, name, e);
 }
 
 static char *join_pair(const char *key, const char *value)

@@ -13,7 +13,7 @@ struct weir_target {
 	const struct weir_setting *s;
 	const yaml_node_t *node;
 	unsigned char *to;
-	void *base; /* struct weir_conf or weir_conf_limit, as the setting's offset says */
+	void *base; /* struct weir_conf or the entry of a list, as the setting's offset says */
 };
 
 /* Name of the setting and text of a value, for messages. */
@@ -35,10 +35,24 @@ const yaml_node_t *weir_value_condition(const struct weir_target *t, const yaml_
 const yaml_node_t *weir_value_unwrap_not(const struct weir_target *t, bool *ret_negate);
 
 void weir_value_store(const struct weir_target *t, __u64 v);
+/* value.c */
+int weir_value_word(const struct weir_target *t);
+int weir_value_bool(const struct weir_target *t);
+int weir_value_user(const struct weir_target *t);
+int weir_value_path(const struct weir_target *t);
+int weir_value_texts(const struct weir_target *t);
+/* A copy of @text into the char * that the setting is; into @to; one more in a list of texts. */
+int weir_value_text(const struct weir_target *t, const char *text);
+int weir_value_name(const struct weir_target *t, const yaml_node_t *n, char *to, size_t size);
+int weir_value_add_text(const struct weir_target *t, const char *text, int line);
+bool weir_value_has_text(const struct weir_target *t, const char *text);
 
 /* value_number.c */
 int weir_value_number(const struct weir_target *t);
 int weir_value_table(const struct weir_target *t);
+int weir_value_size(const struct weir_target *t);
+/* @n: the value itself, or one of several. */
+int weir_value_duration_of(const struct weir_target *t, const yaml_node_t *n, __u64 *ret);
 int weir_value_duration(const struct weir_target *t);
 int weir_value_rate(const struct weir_target *t);
 int weir_value_amount(const struct weir_target *t);
@@ -48,6 +62,21 @@ int weir_value_nets(const struct weir_target *t);
 int weir_value_ports(const struct weir_target *t);
 int weir_value_protocols(const struct weir_target *t);
 int weir_value_flags(const struct weir_target *t);
-int weir_value_fragment(const struct weir_target *t);
+/* value_request.c: all kinds of the request layer; value_plan.c: numbers by plan; value_key.c; value_web.c */
+int weir_value_request(const struct weir_target *t);
+int weir_value_request_rate(const struct weir_target *t);
+int weir_value_plan_rate(const struct weir_target *t);
+int weir_value_plan_number(const struct weir_target *t);
+int weir_value_plan_duration(const struct weir_target *t);
+int weir_value_cost(const struct weir_target *t);
+int weir_value_key_choices(const struct weir_target *t);
+int weir_value_key_spec(const struct weir_target *t);
+int weir_value_api_key(const struct weir_target *t);
+int weir_value_listen(const struct weir_target *t);
+int weir_value_header(const struct weir_target *t);
+int weir_value_methods(const struct weir_target *t);
+int weir_value_patterns(const struct weir_target *t);
+int weir_value_hosts(const struct weir_target *t);
+int weir_value_header_match(const struct weir_target *t);
 
 #endif

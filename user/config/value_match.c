@@ -245,20 +245,3 @@ int weir_value_flags(const struct weir_target *t)
 	m->has_tcp_flags = m->tcp_flags_set || m->tcp_flags_clear;
 	return 0;
 }
-
-int weir_value_fragment(const struct weir_target *t)
-{
-	const char *text = weir_value_scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX];
-	bool b;
-
-	if (!text)
-		return -EINVAL;
-	if (weir_str_bool(text, &b) < 0) {
-		weir_reader_error(t->r, t->node, "%s: \"%s\" is neither true nor false",
-				  weir_value_key(t), weir_value_shown(t->node, buf));
-		return -EINVAL;
-	}
-	((struct weir_conf_limit *)t->base)->match.fragment = b;
-	return 0;
-}

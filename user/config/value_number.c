@@ -83,9 +83,8 @@ int weir_value_table(const struct weir_target *t)
 	return 0;
 }
 
-int weir_value_duration(const struct weir_target *t)
+int weir_value_size(const struct weir_target *t)
 {
-	struct weir_conf_limit *l = t->base;
 	const char *text = weir_value_scalar(t, t->node);
 	char buf[WEIR_SHOWN_MAX], least[WEIR_STR_MAX], most[WEIR_STR_MAX];
 	__u64 v;
@@ -93,28 +92,61 @@ int weir_value_duration(const struct weir_target *t)
 
 	if (!text)
 		return -EINVAL;
-	r = weir_str_duration_ns(text, &v);
+	r = weir_str_size_bytes(text, &v);
 	if (r == -EINVAL) {
-		weir_reader_error(t->r, t->node,
-				  "%s: \"%s\" is not a duration (for example 500ms, 10s, 5m, 1h)",
-				  weir_value_key(t), weir_value_shown(t->node, buf));
+		weir_reader_error(t->r, t->node, "%s: \"%s\" is not a size (for example %s)",
+				  weir_value_key(t), weir_value_shown(t->node, buf),
+				  t->s->fallback);
 		return r;
 	}
-	if (r == 0 && v == 0 && t->s->given == WEIR_GIVEN_BLOCK_FOR) {
-		l->block_for_ns = 0; /* none: what the absence of it means */
-		return 0;
-	}
 	if (r < 0 || v < t->s->min || v > t->s->max) {
-		weir_reader_error(t->r, t->node, "%s: %s is too %s (%s to %s)", weir_value_key(t),
-				  weir_value_shown(t->node, buf),
+		weir_reader_error(t->r, t->node, "%s: %s is out of range (%s to %s)",
+				  weir_value_key(t), weir_value_shown(t->node, buf),
+				  weir_str_format_size(t->s->min, least),
+				  weir_str_format_size(t->s->max, most));
+		return -EINVAL;
+	}
+	weir_value_store(t, v);
+	return 0;
+}
+
+int weir_value_duration_of(const struct weir_target *t, const yaml_node_t *n, __u64 *ret)
+{
+	const char *text = weir_value_scalar(t, n);
+	char buf[WEIR_SHOWN_MAX], least[WEIR_STR_MAX], most[WEIR_STR_MAX];
+	bool none_at_0 = t->s->kind == WEIR_KIND_DURATION && t->s->given == WEIR_GIVEN_BLOCK_FOR;
+	__u64 v;
+	int r;
+
+	if (!text)
+		return -EINVAL;
+	r = weir_str_duration_ns(text, &v);
+	if (r == -EINVAL) {
+		weir_reader_error(t->r, n,
+				  "%s: \"%s\" is not a duration (for example 500ms, 10s, 5m, 1h)",
+				  weir_value_key(t), weir_value_shown(n, buf));
+		return r;
+	}
+	if (r < 0 || (v < t->s->min && !(v == 0 && none_at_0)) || v > t->s->max) {
+		weir_reader_error(t->r, n, "%s: %s is too %s (%s to %s)", weir_value_key(t),
+				  weir_value_shown(n, buf),
 				  r == 0 && v < t->s->min ? "short" : "long",
 				  weir_str_format_duration(t->s->min, least),
 				  weir_str_format_duration(t->s->max, most));
 		return -EINVAL;
 	}
-	weir_value_store(t, v);
-	l->given |= t->s->given;
+	*ret = v;
 	return 0;
+}
+
+int weir_value_duration(const struct weir_target *t)
+{
+	__u64 v;
+	int r = weir_value_duration_of(t, t->node, &v);
+
+	if (r == 0)
+		weir_value_store(t, v);
+	return r;
 }
 
 int weir_value_rate(const struct weir_target *t)
@@ -164,7 +196,6 @@ int weir_value_rate(const struct weir_target *t)
 	}
 	l->rate = rate.amount;
 	l->rate_per_ns = rate.per_ns;
-	l->given |= WEIR_GIVEN_RATE;
 	l->given_bytes =
 		(__u8)((l->given_bytes & ~WEIR_GIVEN_RATE) | (rate.bytes ? WEIR_GIVEN_RATE : 0));
 	return 0;
@@ -200,7 +231,6 @@ int weir_value_amount(const struct weir_target *t)
 		return -EINVAL;
 	}
 	weir_value_store(t, v);
-	l->given |= t->s->given;
 	l->given_bytes = (__u8)((l->given_bytes & ~t->s->given) | (bytes ? t->s->given : 0));
 	return 0;
 }
