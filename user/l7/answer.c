@@ -34,11 +34,16 @@ const char *weir_answer_code_text(enum weir_answer_code code)
 	return codes[code].text;
 }
 
+/* By hand: it runs for every limit of every answer, and strspn would build its set each time. */
 bool weir_answer_name_ok(const char *name)
 {
-	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_");
+	size_t n = 0;
 
-	return n > 0 && n < WEIR_ANSWER_NAME_MAX && name[n] == '\0';
+	for (char c = name[0]; c; c = name[++n])
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_') ||
+		    n == WEIR_ANSWER_NAME_MAX - 1)
+			return false;
+	return n > 0;
 }
 
 __u64 weir_answer_seconds(__u64 ns)
@@ -48,9 +53,9 @@ __u64 weir_answer_seconds(__u64 ns)
 
 /* --- which limit is reported ---- */
 
-static enum weir_answer_code code_of(const struct weir_answer_limit *l)
+enum weir_answer_code weir_answer_code_of(const struct weir_answer_limit *limit)
 {
-	switch (l->outcome) {
+	switch (limit->outcome) {
 	case WEIR_ANSWER_ADMITTED:
 		return WEIR_ANSWER_ALLOW;
 	case WEIR_ANSWER_TOO_LARGE:
@@ -81,7 +86,8 @@ static bool is_tighter(const struct weir_answer_limit *a, const struct weir_answ
 
 static bool is_before(const struct weir_answer_limit *a, const struct weir_answer_limit *b)
 {
-	unsigned int rank_a = codes[code_of(a)].rank, rank_b = codes[code_of(b)].rank;
+	unsigned int rank_a = codes[weir_answer_code_of(a)].rank,
+		     rank_b = codes[weir_answer_code_of(b)].rank;
 
 	if (rank_a != rank_b)
 		return rank_a > rank_b;
@@ -89,14 +95,14 @@ static bool is_before(const struct weir_answer_limit *a, const struct weir_answe
 }
 
 /* The one to speak of among the enforced or the monitor limits; NULL if there is none. */
-static const struct weir_answer_limit *reported(const struct weir_answer_limit *l, size_t n,
-						bool monitor)
+const struct weir_answer_limit *weir_answer_reported(const struct weir_answer_limit *limits,
+						     size_t n, bool monitor)
 {
 	const struct weir_answer_limit *best = NULL;
 
 	for (size_t i = 0; i < n; i++)
-		if (l[i].monitor == monitor && (!best || is_before(&l[i], best)))
-			best = &l[i];
+		if (limits[i].monitor == monitor && (!best || is_before(&limits[i], best)))
+			best = &limits[i];
 	return best;
 }
 
@@ -105,7 +111,7 @@ static __u64 latest_retry_s(const struct weir_answer_limit *l, size_t n)
 	__u64 latest_ns = 0, s;
 
 	for (size_t i = 0; i < n; i++)
-		if (!l[i].monitor && code_of(&l[i]) != WEIR_ANSWER_ALLOW &&
+		if (!l[i].monitor && weir_answer_code_of(&l[i]) != WEIR_ANSWER_ALLOW &&
 		    l[i].retry_after_ns > latest_ns)
 			latest_ns = l[i].retry_after_ns;
 	s = weir_answer_seconds(latest_ns);
@@ -278,11 +284,11 @@ int weir_answer_make(enum weir_answer_profile profile, const struct weir_answer_
 	for (size_t i = 0; i < n; i++)
 		if (!weir_answer_name_ok(limits[i].name))
 			return -EINVAL;
-	which = reported(limits, n, false);
-	would = reported(limits, n, true);
+	which = weir_answer_reported(limits, n, false);
+	would = weir_answer_reported(limits, n, true);
 	memset(ret, 0, offsetof(struct weir_answer, text));
 	ret->body = "";
-	ret->code = which ? code_of(which) : WEIR_ANSWER_ALLOW;
+	ret->code = which ? weir_answer_code_of(which) : WEIR_ANSWER_ALLOW;
 	ret->client_status = codes[ret->code].status;
 	ret->status = status_for(profile, ret->client_status);
 	ret->limit = which ? which->name : NULL;
@@ -298,7 +304,7 @@ int weir_answer_make(enum weir_answer_profile profile, const struct weir_answer_
 	}
 	if (ret->code != WEIR_ANSWER_ALLOW) {
 		add_refusal(ret, &p);
-	} else if (would && code_of(would) != WEIR_ANSWER_ALLOW) {
+	} else if (would && weir_answer_code_of(would) != WEIR_ANSWER_ALLOW) {
 		ret->would = would->name;
 		add_would(ret, &p);
 	}

@@ -102,6 +102,11 @@ int weir_answer_make(enum weir_answer_profile profile, const struct weir_answer_
 void weir_answer_refuse(enum weir_answer_profile profile, enum weir_answer_code code,
 			const char *name, struct weir_answer *ret);
 
+/* The limit that an answer speaks of, among the enforced or the monitor ones; NULL: there is none. And what it says. */
+const struct weir_answer_limit *weir_answer_reported(const struct weir_answer_limit *limits,
+						     size_t n, bool monitor);
+enum weir_answer_code weir_answer_code_of(const struct weir_answer_limit *limit);
+
 /* The value of a header by its exact name; NULL if it is not there. */
 const char *weir_answer_header(const struct weir_answer *a, const char *name);
 

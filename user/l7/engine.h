@@ -26,7 +26,10 @@ typedef __u64 weir_l7_clock_fn(void *arg);
 struct weir_l7_options {
 	weir_l7_clock_fn *clock; /* NULL: CLOCK_REALTIME */
 	void *clock_arg;
-	struct weir_store *store; /* taken over; NULL: an embedded one as the configuration says */
+	/* Taken over, also on error; it must answer in the thread that asked. NULL: an embedded one as the configuration
+	 * says; beside another one there is one too, for on_store_failure: local.
+	 */
+	struct weir_store *store;
 };
 
 /* Reads plans_file and builds rules and stores. Errors are sentences. */
@@ -169,7 +172,6 @@ struct weir_l7_event {
 };
 int weir_l7_events_fd(const struct weir_l7 *l7); /* readable: take until false */
 bool weir_l7_events_take(struct weir_l7 *l7, struct weir_l7_event *ret);
-/* Escalated after all, or not (guarded, not a packet source): for the counters' sake. */
 
 /* One client, as far as it is known; n = 0 or NULL: not. */
 struct weir_l7_who {
@@ -188,7 +190,10 @@ int weir_l7_inspect(struct weir_l7_worker *w, const struct weir_l7_who *who, con
 		    weir_l7_view_fn *fn, void *arg);
 /* Wall-clock second until which @ip is suspicious; 0: it is not. */
 __s64 weir_l7_suspicious_until(struct weir_l7_worker *w, const struct weir_prefix *ip);
-/* Forgets those states (*ret_n of them), and suspicion and counted refusals of an ip; @who NULL: all of the limit's. */
+/* Forgets those states (*ret_n: how many there were), and suspicion and counted refusals of an ip. Keys that no part of
+ * @who is in (global) stay. @who NULL: all states of the limit begin anew, uncounted (*ret_n 0). @limit NULL: of all
+ * limits. -ENOENT: no such limit; -EINVAL: it does not count by what @who says. Main thread.
+ */
 int weir_l7_reset(struct weir_l7_worker *w, const char *limit, const struct weir_l7_who *who,
 		  size_t *ret_n, struct weir_error *e);
 

@@ -143,7 +143,7 @@ static struct weir_text method(const struct weir_key_request *q)
 }
 
 static struct weir_text named(const struct weir_key_request *q, const struct weir_key_part *part,
-			      struct value *v)
+			      char buf[static WEIR_KEY_QUERY_MAX])
 {
 	struct weir_text found = {.n = 0};
 
@@ -151,10 +151,21 @@ static struct weir_text named(const struct weir_key_request *q, const struct wei
 		return header(q, part->name);
 	if (part->kind == WEIR_KEY_COOKIE)
 		return cookie(q, part->name);
-	if (weir_query_find(q->query, weir_text_of(part->name), v->query, sizeof(v->query),
-			    &found) < 0)
+	if (weir_query_find(q->query, weir_text_of(part->name), buf, WEIR_KEY_QUERY_MAX, &found) <
+	    0)
 		return (struct weir_text){.n = 0};
 	return found;
+}
+
+struct weir_text weir_key_api_key(const struct weir_key_context *context,
+				  const struct weir_key_request *request,
+				  char buf[static WEIR_KEY_QUERY_MAX])
+{
+	struct weir_text key = request->api_key;
+
+	for (size_t i = 0; i < context->n_api_key && !key.n; i++)
+		key = named(request, &context->api_key[i], buf);
+	return key;
 }
 
 static struct weir_text address(const struct weir_key_spec *spec, const struct weir_key_request *q,
@@ -185,11 +196,10 @@ static bool find(const struct weir_key_spec *spec, const struct weir_key_part *p
 		v->text = q->user;
 		break;
 	case WEIR_KEY_API_KEY:
-		for (size_t i = 0; i < c->n_api_key && !v->text.n; i++)
-			v->text = named(q, &c->api_key[i], v);
+		v->text = weir_key_api_key(c, q, v->query);
 		break;
 	case WEIR_KEY_TOKEN:
-		v->text = token(q);
+		v->text = q->token.n ? q->token : token(q);
 		break;
 	case WEIR_KEY_USER_AGENT:
 		v->text = header(q, "user-agent");
@@ -211,7 +221,7 @@ static bool find(const struct weir_key_spec *spec, const struct weir_key_part *p
 	case WEIR_KEY_HEADER:
 	case WEIR_KEY_COOKIE:
 	case WEIR_KEY_QUERY:
-		v->text = named(q, part, v);
+		v->text = named(q, part, v->query);
 		break;
 	case WEIR_KEY_NONE:
 	case WEIR_KEY_KIND_MAX:

@@ -92,6 +92,7 @@ struct weir_key_request {
 	struct weir_text query;		  /* raw */
 	struct weir_text endpoint; /* the pattern that matched as text, or the limit's name */
 	bool endpoint_is_limit;
+	struct weir_text api_key, token; /* known already; n = 0: to be looked for */
 };
 
 struct weir_key {
@@ -111,6 +112,11 @@ int weir_key_build(const struct weir_key_spec *spec, const struct weir_key_conte
 /* The key of the address alone, the same as `key: ip` gives: where new_per_ip is exceeded. -EADDRNOTAVAIL as above. */
 int weir_key_build_ip(const struct weir_key_spec *spec, const struct weir_key_context *context,
 		      const struct weir_key_request *request, struct weir_key *ret);
+
+/* The API key of a request; n = 0: none. @buf holds it where it comes from a query. */
+struct weir_text weir_key_api_key(const struct weir_key_context *context,
+				  const struct weir_key_request *request,
+				  char buf[static WEIR_KEY_QUERY_MAX]);
 
 /* The bytes that are hashed for @choice, in pieces; -ENOENT, before the first piece: a part is not there. */
 typedef void weir_key_feed_fn(void *arg, const void *bytes, size_t n);

@@ -360,6 +360,12 @@ static bool matches(const struct weir_path_pattern *p, struct weir_text t)
 	return t.n >= p->n && memcmp(t.p, p->text, p->n) == 0 && (t.n == p->n || t.p[p->n] == '/');
 }
 
+bool weir_path_matches_reading(const struct weir_path_pattern *pattern,
+			       const struct weir_path *path, unsigned i)
+{
+	return matches(pattern, weir_path_text(path, i));
+}
+
 bool weir_path_matches(const struct weir_path_pattern *pattern, const struct weir_path *path,
 		       enum weir_path_rule rule)
 {

@@ -74,6 +74,9 @@ int weir_path_pattern_parse(const char *text, const struct weir_path_options *op
 void weir_path_pattern_done(struct weir_path_pattern *pattern);
 bool weir_path_matches(const struct weir_path_pattern *pattern, const struct weir_path *path,
 		       enum weir_path_rule rule);
+/* Of one reading, @i < path->n. */
+bool weir_path_matches_reading(const struct weir_path_pattern *pattern,
+			       const struct weir_path *path, unsigned i);
 
 #define WEIR_METHOD_MAX 32
 

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the files of the engine share. Not for others.
+ *
+ *	engine.c   the shared object: rules in force, stores      worker.c   workers, their rules and memory
+ *	stats.c    counters                                       layers.c   a question: read, matched, made into layers
+ *	events.c   the queue to the agent                         call.c     a question's way to its answer
+ *	inspect.c  state of one client: shown, forgotten          verdict.c  from a decision to outcomes, counters and events
+ *
+ * Who may touch what: a worker, its calls and its jobs are touched by its thread only; its counters are written by it
+ * and read by anybody; struct weir_l7 is guarded by its lock, but for what says otherwise.
+ */
+#ifndef WEIR_L7_ENGINE_INT_H
+#define WEIR_L7_ENGINE_INT_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <pthread.h>
+
+#include "user/l7/engine.h"
+#include "user/l7/loud.h"
+#include "user/l7/offence.h"
+#include "user/l7/rules.h"
+
+#define WEIR_L7_SLOTS 256 /* limits that are counted, those of former configurations too */
+#define WEIR_L7_LINE  64  /* what two threads must not share */
+#define NS_PER_US     1000ull
+
+/* --- counters ---- */
+
+/* One set a worker, written by its thread alone: relaxed, and no locked instruction. */
+struct weir_l7_counts {
+	__u64 checks, allowed, refused, exempt, no_limit, bad_path, no_address, over_budget;
+	__u64 fresh_counted_as_ip, held, queue_abandoned;
+	struct weir_l7_histogram check;
+	__u64 limit[WEIR_L7_SLOTS][WEIR_L7_VERDICT_MAX];
+	__u64 last_refused_s[WEIR_L7_SLOTS];
+};
+
+static inline void weir_l7_add(__u64 *counter, __u64 n)
+{
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+/* A limit's place in all counters; it stays the limit's while there is room for other names. */
+struct weir_l7_slot {
+	char name[WEIR_NAME_MAX]; /* "": free */
+	enum weir_request_algorithm algorithm;
+	enum weir_mode mode;
+	unsigned order;			   /* in the configuration */
+	__u64 generation;		   /* of the last rules that had it */
+	__u64 salt;			   /* of its state; see weir_l7_reset */
+	__u64 before[WEIR_L7_VERDICT_MAX]; /* what another limit had counted in this place */
+};
+
+void weir_l7_count_check(struct weir_l7_counts *c, __u64 took_us);
+/* Gives every rule its slot. Under the lock. */
+void weir_l7_assign_slots(struct weir_l7 *l7, struct weir_rules *rules);
+__u64 weir_l7_salt_of(void *l7, const char *name);
+/* What a worker that goes has counted. Under the lock. */
+void weir_l7_keep_counts(struct weir_l7 *l7, const struct weir_l7_worker *w);
+
+/* --- events ---- */
+
+#define WEIR_L7_EVENTS 1024 /* a power of two */
+
+struct weir_l7_events {
+	int fd;
+	struct weir_l7_event_cell *cell;
+	_Alignas(WEIR_L7_LINE) __u64 head;    /* next to write: any thread */
+	_Alignas(WEIR_L7_LINE) __u64 tail;    /* next to read: the agent */
+	_Alignas(WEIR_L7_LINE) __u64 sampled; /* second << 16 | refusals in it */
+	__u64 lost;
+};
+
+int weir_l7_events_init(struct weir_l7_events *v);
+void weir_l7_events_done(struct weir_l7_events *v);
+/* May one more refusal of this second be told? */
+bool weir_l7_events_want(struct weir_l7_events *v, unsigned per_second, __u64 now_us);
+void weir_l7_events_put(struct weir_l7_events *v, const struct weir_l7_event *event);
+
+/* --- the shared object ---- */
+
+struct weir_l7 {
+	/* Read by every question, written at a change only. */
+	_Alignas(WEIR_L7_LINE) __u64 generation; /* of the rules in force; relaxed */
+	enum weir_mode mode;			 /* relaxed */
+	weir_l7_clock_fn *clock;
+	void *clock_arg;
+	struct weir_store *store;
+	struct weir_store *local; /* while @store is away; NULL: @store is the embedded one */
+	struct weir_offences offences;
+
+	_Alignas(WEIR_L7_LINE) pthread_mutex_t lock;
+	struct weir_rules *rules;
+	unsigned char secret[WEIR_KEY_SECRET];
+	struct weir_l7_worker *workers;
+	struct weir_l7_counts *former; /* of workers that are gone */
+	struct weir_l7_slot slot[WEIR_L7_SLOTS];
+	__u64 keys, bytes; /* memory.request_* that the stores were made with */
+
+	struct weir_l7_events events;
+};
+
+static inline __u64 weir_l7_now_us(const struct weir_l7 *l7)
+{
+	return l7->clock(l7->clock_arg);
+}
+
+/* From here on every new question is judged by @rules, whose reference it takes. Main thread. */
+void weir_l7_put_in_force(struct weir_l7 *l7, struct weir_rules *rules);
+
+/* --- workers ---- */
+
+/* Rules as a worker holds them: one counted reference for all of its calls. */
+struct weir_l7_use {
+	struct weir_rules *rules;
+	size_t calls;
+	bool current;
+};
+
+/* What is asked of a store. It outlives its call where the store answers late. */
+enum weir_l7_then {
+	WEIR_L7_THEN_ANSWER,  /* the call waits for it */
+	WEIR_L7_THEN_REFUND,  /* nobody does: what was charged is given back */
+	WEIR_L7_THEN_NOTHING, /* the request has passed meanwhile: the charge is right */
+	WEIR_L7_THEN_LEAVE    /* a place in a queue is given back, or counted as abandoned */
+};
+struct weir_l7_job {
+	struct weir_l7_worker *w;	  /* NULL: gone */
+	struct weir_l7_call *call;	  /* THEN_ANSWER */
+	struct weir_l7_job *next, **back; /* of the pool; of w->late while its call does not wait */
+	enum weir_l7_then then;
+	bool busy; /* the store has it */
+	int r;
+	struct weir_store *store;
+	struct weir_rules *rules; /* a reference of its own once it is late; NULL: its call's */
+	struct weir_store_request q;
+	size_t room;
+	struct weir_store_layer layer[];
+};
+
+/* One limit that a question meets. */
+enum weir_l7_part_state { WEIR_L7_PART_LAYER, WEIR_L7_PART_NO_KEY, WEIR_L7_PART_NO_STORE };
+struct weir_l7_part {
+	const struct weir_rule *rule;
+	const struct weir_rule_numbers *numbers;
+	enum weir_l7_part_state state;
+	unsigned layer; /* of the job */
+	bool local;	/* judged by this host alone */
+};
+
+struct weir_l7_call {
+	struct weir_l7_worker *w;
+	struct weir_l7_call *next; /* of the pool */
+	struct weir_l7_use *use;
+	struct weir_l7_job *job; /* NULL: none */
+	weir_l7_done_fn *done;
+	void *arg;
+	struct event timer;
+	bool timing, ready, waiting, peek, refund, seen, has_client, may_wait, monitor;
+	enum weir_answer_profile profile;
+	enum weir_answer_code refuse; /* ALLOW: the limits say */
+	const char *refuse_name;      /* monitor mode: what would have refused */
+	__u64 asked_us, wait_us, shown_us;
+	struct weir_prefix client;
+	__u32 identity; /* 0: none that is verified */
+	size_t n, room;
+	struct weir_l7_part *part;
+	struct weir_answer_limit *limit;
+};
+
+/* A question as it is read; the texts are the caller's or the worker's. */
+struct weir_l7_asked {
+	const struct weir_l7_query *query;
+	struct weir_rule_question rule;
+	struct weir_key_request key;
+	const char *bad; /* NULL: it can be judged */
+	unsigned plan;
+	__u32 identity;
+};
+
+struct weir_l7_known_key {
+	__u64 serial; /* of the question it belongs to */
+	int r;
+	struct weir_key key;
+};
+
+struct weir_l7_worker {
+	struct weir_l7 *l7;
+	struct event_base *base;
+	struct weir_l7_worker *next; /* under l7->lock */
+	__u64 generation;
+	struct weir_l7_use *use;
+	struct weir_l7_call *calls; /* pools */
+	struct weir_l7_job *jobs;
+	size_t n_calls, n_jobs;
+	struct weir_l7_job *late; /* that the store still has, and no call waits for */
+	__u64 serial;		  /* of the question */
+	struct weir_l7_asked asked;
+	struct weir_l7_known_key known[WEIR_RULES_CLASSES_MAX];
+	struct weir_path path;
+	char method[WEIR_METHOD_MAX + 1], host[WEIR_HOST_MAX + 1], api_key[WEIR_KEY_QUERY_MAX];
+	struct weir_answer answer;
+	struct weir_loud loud;
+	_Alignas(WEIR_L7_LINE) struct weir_l7_counts counts;
+};
+
+/* The rules in force now. */
+struct weir_rules *weir_l7_worker_rules(struct weir_l7_worker *w);
+struct weir_l7_call *weir_l7_call_take(struct weir_l7_worker *w);
+void weir_l7_call_put(struct weir_l7_call *call);
+struct weir_l7_job *weir_l7_job_take(struct weir_l7_worker *w, size_t room);
+void weir_l7_job_put(struct weir_l7_job *job);
+/* Nobody waits for it any longer; the store still has it. @rules: that its layers point into. */
+void weir_l7_job_late(struct weir_l7_job *job, struct weir_rules *rules, enum weir_l7_then then);
+
+/* --- layers.c ---- */
+
+/* Reads @query into w->asked; what cannot be judged is named there. */
+void weir_l7_read(struct weir_l7_worker *w, const struct weir_rules *rules,
+		  const struct weir_l7_query *query);
+/* Parts of the call and layers of its job. -EADDRNOTAVAIL: a limit needs the address; -E2BIG: too many layers. */
+int weir_l7_layers(struct weir_l7_worker *w, struct weir_l7_call *call);
+/* One layer as the rule asks for it; @cost 0: by its rule. For inspect.c too. */
+void weir_l7_layer(const struct weir_l7_asked *asked, const struct weir_rule *rule,
+		   const struct weir_key *key, __u64 now_us, struct weir_store_layer *ret);
+
+/* --- verdict.c ---- */
+
+/* From the decided job to limits, counters and events. */
+void weir_l7_verdict(struct weir_l7_call *call);
+/* The store is away or too late: what each limit says for that. */
+void weir_l7_store_away(struct weir_l7_call *call);
+/* One refusal by @name that no count has decided. */
+void weir_l7_count_refusal(struct weir_l7_call *call, enum weir_answer_code code, const char *name);
+
+/* A limit's part of an answer, from its layer. */
+void weir_l7_show(const struct weir_rule *rule, const struct weir_rule_numbers *numbers,
+		  const struct weir_store_layer *layer, bool monitor,
+		  struct weir_answer_limit *ret);
+
+#endif
