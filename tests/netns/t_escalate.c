@@ -322,7 +322,7 @@ static void gone_at_the_card(struct fix *f, const char *address, const char *blo
 	hammer(f, address, true);
 	assert_true(wait_for(lists(f, block), WAIT_MS));
 	expect(f, weir("block", "list"), 0, "escalation:login-hammer");
-	expect(f, 0, 0, "20 refusals of login within 60s");
+	expect(f, 0, 0, "20 refusals of login within 1m");
 	before = dropped(f);
 	c = dial(f, address);
 	assert_true(wait_for(dropped(f) > before, WAIT_MS)); /* its SYN */

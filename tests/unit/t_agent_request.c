@@ -618,7 +618,7 @@ static void who_hammers_is_blocked_for_a_while_and_one_command_undoes_it(void **
 	assert_in_range(i->expires_ns - weir_now().mono_ns, 590 * WEIR_NS_PER_S,
 			600 * WEIR_NS_PER_S);
 	assert_string_equal(last_event(f, "action"), "escalate");
-	assert_string_equal(last_event(f, "why"), "20 refusals of login within 60s");
+	assert_string_equal(last_event(f, "why"), "20 refusals of login within 1m");
 	x = ask(f, "{'cmd':'explain','ip':'198.51.100.7'}");
 	assert_string_equal(weir_json_text_of(x, "verdict"), "drop");
 	assert_non_null(strstr(weir_json_text_of(x, "why"), "escalation:login-hammer"));

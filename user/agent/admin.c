@@ -45,6 +45,15 @@ struct weir_admin {
 
 /* --- binding --------------------------------------------------------------------------------- */
 
+/* What somebody can do who is not root. */
+static const char *advice(int error)
+{
+	return geteuid() && (error == EACCES || error == EPERM)
+		       ? " (admin.listen: names a place where this user may write, such as a "
+			 "folder of its own in /run/user)"
+		       : "";
+}
+
 static int make_parent(const char *path, struct weir_error *e)
 {
 	_cleanup_free_ char *dir = strdup(path);
@@ -56,8 +65,8 @@ static int make_parent(const char *path, struct weir_error *e)
 		return 0;
 	*slash = '\0';
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-		return weir_error_set(e, -errno, "admin socket: cannot make %s: %s", dir,
-				      strerror(errno));
+		return weir_error_set(e, -errno, "admin socket: cannot make %s: %s%s", dir,
+				      strerror(errno), advice(errno));
 	return 0;
 }
 
@@ -117,9 +126,9 @@ static int give_to_group(const char *path, const char *group, char **ret_note, s
 		return 0;
 	if (!find_group(group, &gid)) {
 		if (asprintf(ret_note,
-			     "admin.group %s does not exist (addgroup --system %s): only root may "
+			     "admin.group %s does not exist (addgroup --system %s): only %s may "
 			     "use %s",
-			     group, group, path) < 0)
+			     group, group, geteuid() ? "this user" : "root", path) < 0)
 			*ret_note = NULL;
 		return 0;
 	}
@@ -153,7 +162,8 @@ int weir_admin_bind(const char *path, const char *group, int *ret_fd, char **ret
 	r = bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
 	(void)umask(mask); /* cannot fail */
 	if (r < 0)
-		return weir_error_set(e, r, "admin socket: cannot make %s: %s", path, strerror(-r));
+		return weir_error_set(e, r, "admin socket: cannot make %s: %s%s", path,
+				      strerror(-r), advice(-r));
 	r = give_to_group(path, group, ret_note, e);
 	if (r == 0 && chmod(path, 0660) < 0)
 		r = weir_error_set(e, -errno, "admin socket: %s: %s", path, strerror(errno));

@@ -19,6 +19,11 @@ const char *weir_describe_limit(const struct weir_conf_limit *l,
 const char *weir_describe_per(const struct weir_conf_limit *l, char buf[static WEIR_DESCRIBE_MAX]);
 
 typedef void (*weir_describe_fn)(void *arg, const char *line);
+#define WEIR_DESCRIBE_REQUEST_MAX 1024
+/* A request limit in words, without its name and the full stop. Returns @buf. */
+const char *weir_describe_request_limit(const struct weir_conf_request *r,
+					const struct weir_conf_request_limit *l,
+					char buf[static WEIR_DESCRIBE_REQUEST_MAX]);
 /* The request layer's part of it, from describe_request.c. */
 size_t weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
 				  weir_describe_fn fn, void *arg);

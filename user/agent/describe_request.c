@@ -15,7 +15,7 @@ struct diff {
 
 __attribute__((format(printf, 2, 3))) static void say(struct diff *d, const char *format, ...)
 {
-	char line[1024];
+	char line[2 * WEIR_DESCRIBE_REQUEST_MAX + 128];
 	va_list ap;
 
 	va_start(ap, format);
@@ -91,6 +91,22 @@ static void diff_listeners(struct diff *d, const struct weir_conf_request *from,
 
 /* --- limits ---- */
 
+const char *weir_describe_request_limit(const struct weir_conf_request *r,
+					const struct weir_conf_request_limit *l,
+					char buf[static WEIR_DESCRIBE_REQUEST_MAX])
+{
+	size_t name = strlen(l->name), n;
+
+	buf[0] = '\0';
+	(void)weir_conf_request_words(r, l, buf, WEIR_DESCRIBE_REQUEST_MAX); /* cut if long */
+	n = strlen(buf);
+	if (n && buf[n - 1] == '.')
+		buf[--n] = '\0';
+	if (!strncmp(buf, l->name, name) && !strncmp(buf + name, ": ", 2))
+		memmove(buf, buf + name + 2, n - name - 1);
+	return buf;
+}
+
 static const struct weir_conf_request_limit *find_limit(const struct weir_conf_request *r,
 							const char *name)
 {
@@ -142,10 +158,10 @@ static void diff_limit(struct diff *d, const struct weir_conf_request *from,
 		       const struct weir_conf_request_limit *a, const struct weir_conf_request *to,
 		       const struct weir_conf_request_limit *b)
 {
-	char before[384] = "", after[384] = "";
+	char before[WEIR_DESCRIBE_REQUEST_MAX], after[WEIR_DESCRIBE_REQUEST_MAX];
 
-	(void)weir_conf_request_words(from, a, before, sizeof(before)); /* cut if long */
-	(void)weir_conf_request_words(to, b, after, sizeof(after));
+	(void)weir_describe_request_limit(from, a, before);
+	(void)weir_describe_request_limit(to, b, after);
 	if (a->mode != b->mode)
 		say(d, "request limit %s: mode %s -> %s", a->name, weir_mode_name(a->mode),
 		    weir_mode_name(b->mode));
@@ -170,7 +186,7 @@ static void diff_limit(struct diff *d, const struct weir_conf_request *from,
 static void diff_limits(struct diff *d, const struct weir_conf_request *from,
 			const struct weir_conf_request *to)
 {
-	char words[384];
+	char words[WEIR_DESCRIBE_REQUEST_MAX];
 
 	for (size_t i = 0; i < from->n_limit; i++) {
 		const struct weir_conf_request_limit *b = find_limit(to, from->limit[i].name);
@@ -183,9 +199,8 @@ static void diff_limits(struct diff *d, const struct weir_conf_request *from,
 	for (size_t i = 0; i < to->n_limit; i++) {
 		if (find_limit(from, to->limit[i].name))
 			continue;
-		words[0] = '\0';
-		(void)weir_conf_request_words(to, &to->limit[i], words, sizeof(words));
-		say(d, "request limit %s: added: %s", to->limit[i].name, words);
+		say(d, "request limit %s: added: %s", to->limit[i].name,
+		    weir_describe_request_limit(to, &to->limit[i], words));
 	}
 }
 
@@ -290,7 +305,8 @@ static void diff_http(struct diff *d, const struct weir_conf_request *a,
 	char from[WEIR_STR_MAX], to[WEIR_STR_MAX];
 
 	if (a->threads != b->threads)
-		say(d, "http.threads: %u -> %u (0: one a CPU), takes effect at a restart", a->threads, b->threads);
+		say(d, "http.threads: %u -> %u (0: one a CPU), takes effect at a restart",
+		    a->threads, b->threads);
 	if (a->budget_ns != b->budget_ns)
 		say(d, "http.budget: %s -> %s", weir_str_format_duration(a->budget_ns, from),
 		    weir_str_format_duration(b->budget_ns, to));

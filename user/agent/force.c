@@ -269,6 +269,8 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 		a->detached = false;
 		if (a->dp && !external)
 			detach_unwanted(a, a->conf);
+		if (!weir_agent_wants_requests(a->conf))
+			weir_agent_stop_requests(a);
 		a->reloaded_s = weir_now().wall_s;
 	}
 	a->generation++;

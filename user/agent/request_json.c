@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "user/agent/agent_int.h"
+#include "user/agent/describe.h"
 #include "user/agent/json.h"
 #include "user/base/str.h"
 
@@ -32,7 +33,7 @@ static json_t *limit_json(struct weir_agent *a, const struct weir_conf_request_l
 	const struct weir_request_meter *m = &a->request;
 	const struct weir_l7_limit_stats none = {}, *before = NULL, *now;
 	const struct weir_acting *acting = NULL;
-	char words[1024], when[WEIR_TIME_STRLEN];
+	char words[WEIR_DESCRIBE_REQUEST_MAX], when[WEIR_TIME_STRLEN];
 	json_t *o = json_object(), *over = weir_agent_overrides_json(a, l->name);
 
 	weir_json_set_text(o, "name", l->name);
@@ -40,8 +41,7 @@ static json_t *limit_json(struct weir_agent *a, const struct weir_conf_request_l
 	weir_json_set_text(o, "algorithm", weir_request_algorithm_name(l->algorithm));
 	weir_json_set_text(o, "key", l->key_text);
 	weir_json_set_text(o, "on_store_failure", weir_on_store_failure_name(l->on_store_failure));
-	if (weir_conf_request_words(&a->conf->request, l, words, sizeof(words)) > 0)
-		weir_json_set_text(o, "text", words);
+	weir_json_set_text(o, "text", weir_describe_request_limit(&a->conf->request, l, words));
 	if (over)
 		weir_json_set(o, "overridden", over);
 	now = weir_request_meter_row(m, l->name, &before, &acting);
@@ -279,13 +279,30 @@ struct viewer {
 	json_t *list;
 };
 
+/* Is the limit there already, by another key? Where nothing was counted by this one it need not be told. */
+static bool is_empty_again(const struct viewer *v, const struct weir_l7_view *view)
+{
+	json_t *o;
+	size_t i;
+
+	if (view->state->outcome != WEIR_ANSWER_ADMITTED ||
+	    view->state->remaining < view->state->limit)
+		return false;
+	json_array_foreach(v->list, i,
+			   o) if (!strcmp(weir_json_text_of(o, "limit"), view->limit)) return true;
+	return false;
+}
+
 static void on_view(void *arg, const struct weir_l7_view *view)
 {
 	struct viewer *v = arg;
 	const struct weir_answer_limit *s = view->state;
-	json_t *o = json_object();
 	char lift[256];
+	json_t *o;
 
+	if (is_empty_again(v, view))
+		return;
+	o = json_object();
 	weir_json_set_text(o, "limit", view->limit);
 	weir_json_set_text(o, "key", view->key);
 	weir_json_set_text(o, "mode", weir_mode_name(view->mode));

@@ -150,8 +150,9 @@ int weir_cmd_limit_reset(const struct weir_args *a)
 	(void)printf("limit %s has forgotten ", a->arg[0]);
 	weir_say_clean(stdout, ip ? ip : user ? user : one ? "this API key" : "all sources");
 	if (json_object_get(reply, "forgotten") && one)
-		(void)printf(" (%llu counts)",
-			     (unsigned long long)weir_json_u64_of(reply, "forgotten"));
+		(void)printf(" (%llu count%s)",
+			     (unsigned long long)weir_json_u64_of(reply, "forgotten"),
+			     weir_json_u64_of(reply, "forgotten") == 1 ? "" : "s");
 	(void)fputc('\n', stdout);
 	return WEIR_EXIT_OK;
 }

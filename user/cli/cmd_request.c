@@ -50,10 +50,16 @@ static void print_answer(const json_t *reply)
 	const char *limit = weir_json_text_of(reply, "limit"),
 		   *would = weir_json_text_of(reply, "would");
 	__u64 held_ms = weir_json_u64_of(reply, "held_ms");
+	_cleanup_free_ char *body = NULL;
 	char span[WEIR_SAY_MAX];
 	json_t *h;
 	size_t i;
 
+	if (weir_json_text_of(reply, "body")) {
+		body = strdup(weir_json_text_of(reply, "body"));
+		if (body)
+			body[strcspn(body, "\n")] = '\0';
+	}
 	if (weir_json_bool_of(reply, "allowed")) {
 		(void)printf("allowed");
 		if (held_ms)
@@ -73,8 +79,11 @@ static void print_answer(const json_t *reply)
 		print_clean("header   ", json_string_value(json_array_get(h, 0)), ": ");
 		print_clean("", json_string_value(json_array_get(h, 1)), "\n");
 	}
-	if (weir_json_text_of(reply, "body"))
-		print_clean("body     ", weir_json_text_of(reply, "body"), "\n");
+	if (body)
+		print_clean("body     ", body, "\n");
+	if (limit && !strcmp(limit, "bad-address"))
+		(void)printf(
+			"note     limits count by address: --ip ADDR says whose request it is\n");
 }
 
 int weir_cmd_request(const struct weir_args *a)
