@@ -47,7 +47,7 @@ struct weir_http_conn {
 
 	/* the request */
 	enum weir_profile profile;
-	bool trusted, suspended, asking, left, chunked, cut;
+	bool trusted, suspended, asking, left, chunked, cut, failed;
 	enum weir_http_path path;
 	const struct weir_http_refusal *refusal;
 	char *target; /* where it is the request's own */

@@ -118,6 +118,7 @@ struct weir_http_port {
 	struct MHD_Daemon *daemon;   /* mhd.c's; NULL: SPOE */
 	struct event *ready, *again; /* its epoll descriptor; it wants to be run again */
 	bool run;		     /* something of it was resumed */
+	bool silent;		     /* mhd.c: the library closes a connection without a word */
 	void *adding;		     /* mhd.c's: the connection that is being added */
 	void *spoe;		     /* spoe.c's: NULL until it sets it */
 };

@@ -52,13 +52,11 @@ static bool is_check(const struct weir_http_conn *c)
 	return c->profile != WEIR_PROFILE_JSON && c->profile != WEIR_PROFILE_METRICS;
 }
 
-static void count_refusal(struct weir_http_conn *c, unsigned status)
+static void count_refusal(struct weir_http_counters *n, unsigned status)
 {
-	struct weir_http_counters *n = &c->port->worker->counters;
-
 	if (status == 431 || status == 413)
 		weir_http_count(&n->too_large, 1);
-	else if (status < 500)
+	else if (status >= 400 && status < 500)
 		weir_http_count(&n->bad_requests, 1);
 }
 
@@ -101,7 +99,7 @@ static enum MHD_Result refuse(struct weir_http_conn *c, const struct weir_http_r
 	r = MHD_create_response_from_buffer((size_t)n, body, MHD_RESPMEM_MUST_COPY);
 	if (!r)
 		return MHD_NO;
-	count_refusal(c, why->status);
+	count_refusal(&c->port->worker->counters, why->status);
 	(void)snprintf(status, sizeof(status), "%u", why->status);
 	/* a header that finds no memory is left out; the status says enough */
 	(void)MHD_add_response_header(r, "Content-Type", "application/json");
@@ -496,9 +494,7 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
 	return c;
 }
 
-/* The library gives up on a request, perhaps without having written a word: where it has, this comes too late to mean
- * anything, since the connection is closed next.
- */
+/* The library gives up on a request without having written a word. */
 static void last_word(struct weir_http_conn *c)
 {
 	char body[256], text[768];
@@ -513,7 +509,22 @@ static void last_word(struct weir_http_conn *c)
 		     no_room.status, n, body);
 	/* nobody is told of a failure: there is nobody left to tell */
 	(void)!send(c->fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	count_refusal(c, no_room.status);
+	count_refusal(&c->port->worker->counters, no_room.status);
+}
+
+/* The library's own words, of which only two kinds matter: a refusal of its own, and an answer that it could not write,
+ * after which it closes without a word. That comes next, as the completion of a request.
+ */
+static void on_log(void *cls, const char *format, va_list ap)
+{
+	struct weir_http_port *p = cls;
+
+	if (getenv("MHDLOG"))
+		vfprintf(stderr, format, ap);
+	if (strncmp(format, "Error processing request", 24) == 0)
+		count_refusal(&p->worker->counters, va_arg(ap, unsigned));
+	else if (strcmp(format, "%s\n") == 0 && strstr(va_arg(ap, const char *), "failed to"))
+		p->silent = true;
 }
 
 static void on_completed(void *cls, struct MHD_Connection *mhd, void **request,
@@ -525,9 +536,9 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **request,
 	(void)mhd;
 	if (!c)
 		return;
-	if (code == MHD_REQUEST_TERMINATED_WITH_ERROR && !c->cut && !c->left &&
-	    c->profile != WEIR_PROFILE_METRICS)
+	if (code == MHD_REQUEST_TERMINATED_WITH_ERROR && (c->port->silent || c->failed))
 		last_word(c);
+	c->port->silent = c->failed = false;
 	drop_question(c, false);
 	c->consumed += c->header_n + c->body_n;
 	c->uncounted |= c->chunked;
@@ -572,6 +583,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
 		return;
 	}
 	c = *context;
+	if (c->phase == WEIR_HTTP_READING && !c->cut)
+		last_word(c); /* two errors at once: closed without even a notice */
 	weir_http_worker_conn_gone(p->worker, c);
 	conn_free(c);
 	weir_http_gone(p);
@@ -688,8 +701,9 @@ int weir_http_mhd_open(struct weir_http_port *p)
 
 	p->daemon =
 		MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL |
-					 MHD_ALLOW_SUSPEND_RESUME,
-				 0, NULL, NULL, on_request, p, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+					 MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+				 0, NULL, NULL, on_request, p, MHD_OPTION_EXTERNAL_LOGGER, on_log,
+				 p, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 				 pool_bytes(p->worker->http->settings), MHD_OPTION_CONNECTION_LIMIT,
 				 1u << 20, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
 				 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED,
