@@ -21,7 +21,7 @@ local read, pack = struct.unpack, struct.pack
 local fmod, max, min, ceil = math.fmod, math.max, math.min, math.ceil
 local call, format = redis.call, string.format
 local KEYS, blob = KEYS, ARGV[2]
-local NEVER = 2 ^ 53 -- as a time
+local NEVER = -1
 local MONITOR, CHARGED, CALENDAR, FRESH, TURN_NOW, NEWEST = 1, 2, 4, 8, 16, 32
 
 local now = tonumber(ARGV[1])
@@ -91,6 +91,7 @@ local function bucket_set(s, y, debt)
 	s[1] = max(now, s[1])
 	s[3] = fmod(debt, y.b)
 	s[2] = (debt - s[3]) / y.b
+	s[4] = s[1] + div(debt + y.a - 1, y.a)
 end
 
 function bucket.look(y)
@@ -140,22 +141,16 @@ function bucket.refund(s, y)
 	return true
 end
 
-function bucket.idle(s, y)
-	local debt = y.c
-	if s[2] <= div(debt, y.b) then
-		debt = min(s[2] * y.b + min(s[3], y.b), debt)
-	end
-	s[4] = s[1] + div(debt + y.a - 1, y.a)
+function bucket.idle(s)
 	return s[4]
 end
 
 -- Refused, where the rate was lowered: the state is over later than was thought.
 function bucket.leave(s, y)
-	local before = s[4]
-	if bucket.idle(s, y) > before then
+	local idle = y.behind + now + div(y.debt + y.a - 1, y.a)
+	if idle > s[4] then
+		s[4] = idle
 		changed(s, y)
-	else
-		s[4] = before
 	end
 end
 
@@ -470,6 +465,11 @@ local function state_of(key, algorithm)
 	return s
 end
 
+-- A state that is over may be there for another millisecond.
+local function is_live(s, y)
+	return not s.new and y.algorithm.idle(s, y) > now
+end
+
 local function flag(flags, bit)
 	return flags % (2 * bit) >= bit
 end
@@ -510,7 +510,7 @@ end
 -- A key that the client chose and that has no state must be worth one of its address's new keys; else the stand-in.
 local function welcome(y)
 	local z = y.fresh
-	if not state_of(y.key, y.algorithm).new then
+	if is_live(state_of(y.key, y.algorithm), y) then
 		y.fresh = nil
 		return
 	end
@@ -568,7 +568,7 @@ local function give_back(layers)
 		local y = layers[i]
 		if y.give_back then
 			local z = y.fresh
-			if z and state_of(y.key, y.algorithm).new then
+			if z and not is_live(state_of(y.key, y.algorithm), y) then
 				y.key, y.instead = z.instead, true
 			end
 			local s = state_of(y.key, y.algorithm)
@@ -576,7 +576,6 @@ local function give_back(layers)
 			if not s.new then
 				y.charged = not y.algorithm.refund(s, y)
 				changed(s, y)
-				s.new = y.algorithm.idle(s, y) <= now
 			end
 		end
 	end
@@ -586,7 +585,7 @@ local function forget(layers)
 	for i = 1, #layers do
 		local y = layers[i]
 		local s = state_of(y.key, y.algorithm)
-		y.charged = not s.new
+		y.charged = is_live(s, y)
 		s.gone = true
 		call('DEL', KEYS[y.key])
 		states[y.key] = nil
@@ -596,13 +595,12 @@ end
 local reply, n_reply = { pack('<I7', now) }, 1
 local function say(y)
 	local flags = (y.admitted and 1 or 0) + (y.charged and 2 or 0) + (y.instead and 4 or 0)
-	local retry = y.retry == NEVER and 2 ^ 56 - 1 or y.retry
 	n_reply = n_reply + 1
 	if y.more or y.delay > 0 then
-		reply[n_reply] = pack('<I1I7I7I7I7I7I7', flags + 8, y.remaining, y.reset, retry, y.delay,
+		reply[n_reply] = pack('<I1I7I7I7I7I7I7', flags + 8, y.remaining, y.reset, y.retry, y.delay,
 			y.more and y.us or now, y.part)
 	else
-		reply[n_reply] = pack('<I1I7I7I7', flags, y.remaining, y.reset, retry)
+		reply[n_reply] = pack('<I1I7I7I7', flags, y.remaining, y.reset, y.retry)
 	end
 end
 
