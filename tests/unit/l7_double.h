@@ -92,18 +92,18 @@ int weir_l7_new(const struct weir_conf *conf, const struct weir_l7_options *opti
 	return 0;
 }
 
-void weir_l7_free(struct weir_l7 *e)
+void weir_l7_free(struct weir_l7 *x)
 {
-	if (!e || !l7.made)
+	if (!x || !l7.made)
 		return;
 	l7.made = false;
-	(void)close(e->fd);
+	(void)close(x->fd);
 }
 
-int weir_l7_configure(struct weir_l7 *e, const struct weir_conf *conf, char **ret_note,
+int weir_l7_configure(struct weir_l7 *x, const struct weir_conf *conf, char **ret_note,
 		      struct weir_error *error)
 {
-	(void)e;
+	(void)x;
 	if (l7.fail_configure)
 		return weir_error_set(error, l7.fail_configure, "plans_file: the engine refuses");
 	*ret_note = NULL;
@@ -112,15 +112,15 @@ int weir_l7_configure(struct weir_l7 *e, const struct weir_conf *conf, char **re
 	return 0;
 }
 
-void weir_l7_set_mode(struct weir_l7 *e, enum weir_mode mode)
+void weir_l7_set_mode(struct weir_l7 *x, enum weir_mode mode)
 {
-	(void)e;
+	(void)x;
 	l7.mode = mode;
 }
 
-int weir_l7_worker_new(struct weir_l7 *e, struct event_base *base, struct weir_l7_worker **ret)
+int weir_l7_worker_new(struct weir_l7 *x, struct event_base *base, struct weir_l7_worker **ret)
 {
-	(void)e;
+	(void)x;
 	(void)base;
 	*ret = &l7.worker;
 	return 0;
@@ -180,66 +180,66 @@ void weir_l7_call_free(struct weir_l7_call *call)
 	(void)call;
 }
 
-void weir_l7_stats(struct weir_l7 *e, struct weir_l7_stats *ret)
+void weir_l7_stats(struct weir_l7 *x, struct weir_l7_stats *ret)
 {
-	(void)e;
+	(void)x;
 	*ret = l7.stats;
 }
 
-size_t weir_l7_limits(struct weir_l7 *e, struct weir_l7_limit_stats *ret, size_t max)
+size_t weir_l7_limits(struct weir_l7 *x, struct weir_l7_limit_stats *ret, size_t max)
 {
-	(void)e;
+	(void)x;
 	for (size_t i = 0; i < l7.n_limit && i < max; i++)
 		ret[i] = l7.row[i];
 	return l7.n_limit;
 }
 
-bool weir_l7_has_limit(struct weir_l7 *e, const char *name)
+bool weir_l7_has_limit(struct weir_l7 *x, const char *name)
 {
-	(void)e;
+	(void)x;
 	for (size_t i = 0; i < l7.n_limit; i++)
 		if (!strcmp(l7.limit[i], name))
 			return true;
 	return false;
 }
 
-void weir_l7_sweep(struct weir_l7 *e)
+void weir_l7_sweep(struct weir_l7 *x)
 {
-	(void)e;
+	(void)x;
 	l7.sweeps++;
 }
 
-size_t weir_l7_loud(struct weir_l7 *e, struct weir_l7_loud *ret, size_t max)
+size_t weir_l7_loud(struct weir_l7 *x, struct weir_l7_loud *ret, size_t max)
 {
-	(void)e;
+	(void)x;
 	(void)ret;
 	(void)max;
 	return 0;
 }
 
-bool weir_l7_wants_suspects(struct weir_l7 *e, const char *packet_limit)
+bool weir_l7_wants_suspects(struct weir_l7 *x, const char *packet_limit)
 {
-	(void)e;
+	(void)x;
 	return l7.suspect_limit && !strcmp(l7.suspect_limit, packet_limit);
 }
 
-void weir_l7_suspect(struct weir_l7 *e, const struct weir_prefix *source)
+void weir_l7_suspect(struct weir_l7 *x, const struct weir_prefix *source)
 {
-	(void)e;
+	(void)x;
 	l7.suspect = *source;
 	l7.suspects++;
 }
 
-int weir_l7_events_fd(const struct weir_l7 *e)
+int weir_l7_events_fd(const struct weir_l7 *x)
 {
-	return e->fd;
+	return x->fd;
 }
 
-bool weir_l7_events_take(struct weir_l7 *e, struct weir_l7_event *ret)
+bool weir_l7_events_take(struct weir_l7 *x, struct weir_l7_event *ret)
 {
 	__u64 n;
 
-	(void)!read(e->fd, &n, sizeof(n));
+	(void)!read(x->fd, &n, sizeof(n));
 	if (!l7.n_event)
 		return false;
 	*ret = l7.event[--l7.n_event];
@@ -303,12 +303,12 @@ static int l7_open(const struct weir_conf *conf, struct weir_error *e)
 	return 0;
 }
 
-int weir_http_open(const struct weir_conf *conf, struct weir_l7 *e, struct weir_http **ret,
+int weir_http_open(const struct weir_conf *conf, struct weir_l7 *x, struct weir_http **ret,
 		   struct weir_error *error)
 {
 	int r = l7_open(conf, error);
 
-	(void)e;
+	(void)x;
 	if (r < 0)
 		return r;
 	l7.opened = true;

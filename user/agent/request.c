@@ -48,7 +48,7 @@ int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
 
 	if (!weir_agent_wants_requests(conf))
 		return 0;
-	r = weir_l7_new(conf, &(struct weir_l7_options){}, &a->l7, e);
+	r = weir_l7_new(conf, NULL, &a->l7, e);
 	if (r < 0)
 		return r;
 	r = weir_l7_worker_new(a->l7, NULL, &a->asker);

@@ -28,13 +28,18 @@ struct search {
 
 static int send_query(int fd, unsigned char family, const struct weir_prefix *block, unsigned seq)
 {
+	const size_t addr_bytes = block->family == 4 ? 4 : 16;
+	const struct inet_diag_hostcond cond = {
+		.family = block->family == 4 ? AF_INET : AF_INET6,
+		.prefix_len = block->len,
+		.port = -1,
+	};
 	struct {
 		struct nlmsghdr h;
 		struct inet_diag_req_v2 r;
 		struct nlattr a;
 		struct inet_diag_bc_op op;
-		struct inet_diag_hostcond cond;
-		__be32 addr[4];
+		unsigned char cond[sizeof(cond) + 16]; /* and the address */
 	} q = {
 		.h = {.nlmsg_type = SOCK_DIAG_BY_FAMILY,
 		      .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
@@ -42,14 +47,11 @@ static int send_query(int fd, unsigned char family, const struct weir_prefix *bl
 		.r = {.sdiag_family = family,
 		      .sdiag_protocol = IPPROTO_TCP,
 		      .idiag_states = STATES},
-		.cond = {.family = block->family == 4 ? AF_INET : AF_INET6,
-			 .prefix_len = block->len,
-			 .port = -1},
 	};
-	size_t addr_bytes = block->family == 4 ? 4 : 16,
-	       op_bytes = sizeof(q.op) + sizeof(q.cond) + addr_bytes;
+	size_t op_bytes = sizeof(q.op) + sizeof(cond) + addr_bytes;
 
-	memcpy(q.addr, block->addr.ip, addr_bytes);
+	memcpy(q.cond, &cond, sizeof(cond));
+	memcpy(q.cond + sizeof(cond), block->addr.ip, addr_bytes);
 	q.op.code = INET_DIAG_BC_D_COND;
 	q.op.yes = (unsigned char)op_bytes;	  /* to the end: taken */
 	q.op.no = (unsigned short)(op_bytes + 4); /* beyond it: left out */
