@@ -301,8 +301,10 @@ static inline struct weir_conf_listener *lab_unix(struct lab *lab, enum weir_pro
 
 static inline void lab_init(struct lab *lab)
 {
-	FILE *nowhere = fopen("/dev/null", "we");
+	static FILE *nowhere;
 
+	if (!nowhere)
+		nowhere = fopen("/dev/null", "we");
 	weir_log_open(nowhere, false, WEIR_LOG_ERROR);
 	memset(lab, 0, sizeof(*lab));
 	pthread_mutex_init(&lab->l7.lock, NULL);
