@@ -86,7 +86,9 @@ static char *repeated(const char *piece, size_t times)
 	return s;
 }
 
-/* Whatever is said, on a connection of its own: the status, or 0 where the connection ended without an answer. */
+/* Whatever is said, on a connection of its own: the status, or 0 where the connection ended without an answer. The
+ * library says the head of some refusals of its own twice, before it closes: to a client that is one, with an odd body.
+ */
 static int say_once(struct agent *a, const char *profile, const char *text, size_t n)
 {
 	struct web w = must_open(a, profile);
@@ -98,8 +100,10 @@ static int say_once(struct agent *a, const char *profile, const char *text, size
 	e = web_wait(&w, 10000, &r);
 	if (e == -ETIMEDOUT || e == -EBADMSG)
 		fail_msg("%s: %.100s: %s", profile, text, strerror(-e));
-	if (e == 0)
+	if (e == 0 || e == -EPROTO)
 		status = r.status;
+	if (e == -EPROTO && status < 400)
+		fail_msg("%s: %.100s: more than one answer", profile, text);
 	web_close(&w);
 	return status;
 }
@@ -140,15 +144,25 @@ static void headers_have_a_size(void **state)
 	must_be_well(*state);
 }
 
-static void many_header_lines_are_answered(void **state)
+/* However short they are. */
+static void header_lines_have_a_number(void **state)
 {
-	_cleanup_free_ char *lines = repeated("A: b\r\n", 200), *text = NULL;
+	static const size_t numbers[] = {100, 124, 125, 200, 1000, 2000};
 
-	assert_true(asprintf(&text,
-			     "GET /check HTTP/1.1\r\nHost: a\r\n%sX-Forwarded-Uri: /plenty\r\n"
-			     "X-Forwarded-Method: GET\r\nX-Forwarded-For: 198.51.100.1\r\n\r\n",
-			     lines) > 0);
-	assert_int_equal(say_text(*state, "caddy", text), 200);
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		_cleanup_free_ char *lines = repeated("A: b\r\n", numbers[i]), *text = NULL;
+		int status;
+
+		assert_true(asprintf(&text,
+				     "GET /check HTTP/1.1\r\nHost: a\r\n%s"
+				     "X-Forwarded-Uri: /plenty\r\nX-Forwarded-Method: GET\r\n"
+				     "X-Forwarded-For: 198.51.100.1\r\n\r\n",
+				     lines) > 0);
+		status = say_text(*state, "caddy", text);
+		if (numbers[i] <= 124 ? status != 200
+				      : status != 431 && (status != 200 || numbers[i] > 200))
+			fail_msg("%zu lines: %d", numbers[i], status);
+	}
 	must_be_well(*state);
 }
 
@@ -335,7 +349,7 @@ static void lengths_that_lie_are_refused(void **state)
 	assert_int_equal(say_text(*state, "json",
 				  HEAD
 				  "Transfer-Encoding: chunked\r\n\r\n"
-				  "b\r\n{\"method\":\"\r\n18\r\nGET\",\"path\":\"/plenty\"}  \r\n"
+				  "b\r\n{\"method\":\"\r\n19\r\nGET\",\"path\":\"/nothing\"}  \r\n"
 				  "0\r\n\r\n"),
 			 200);
 	must_be_well(*state);
@@ -492,8 +506,8 @@ static void noise_is_survived(void **state)
 		}
 		(void)web_send(&w, text, n);
 		(void)shutdown(w.fd, SHUT_WR);
-		if (i % 8 == 0 && web_wait(&w, 10000, &r) == 0 && r.status >= 500 &&
-		    r.status != 501 && r.status != 505)
+		if (i % 8 < 2 && web_wait(&w, 100, &r) == 0 && r.status >= 500 && r.status != 501 &&
+		    r.status != 505)
 			fail_msg("%s: %d", profile, r.status);
 		web_close(&w);
 	}
@@ -714,6 +728,7 @@ static void reloads_under_load_change_no_answer(void **state)
 	struct agent *a = *state;
 	struct load l = {.agent = a, .where = must_where(a, "caddy")};
 	struct web w = must_open(a, "caddy");
+	uint64_t began = wait_now_ns();
 	pthread_t thread[4];
 	double before, reloads = 0;
 
@@ -722,7 +737,8 @@ static void reloads_under_load_change_no_answer(void **state)
 			 429);
 	for (size_t i = 0; i < ARRAY_LEN(thread); i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, load_thread, &l), 0);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 40; i++) {
+		wait_until_ns(began + (uint64_t)i * 50000000);
 		before = generation(a);
 		assert_int_equal(agent_write(a, i % 2 ? conf : conf_other), 0);
 		assert_int_equal(kill(a->pid, SIGHUP), 0);
@@ -736,7 +752,7 @@ static void reloads_under_load_change_no_answer(void **state)
 	if (l.wrong)
 		fail_msg("%u wrong, the last: %d %s", l.wrong, l.last,
 			 l.last < 0 ? strerror(-l.last) : "");
-	assert_int_equal((int)reloads, 20);
+	assert_int_equal((int)reloads, 40);
 	assert_true(l.asked > 200);
 	web_close(&w);
 }
@@ -747,7 +763,7 @@ static void a_wrong_configuration_changes_nothing(void **state)
 	struct web w = must_open(a, "caddy");
 
 	assert_int_equal(agent_write(a, "request_limits: [{name: x, rate: 0/s}]\n"), 0);
-	assert_int_equal(agent_cmd(a, "reload"), 1);
+	assert_int_not_equal(agent_cmd(a, "reload"), 0);
 	assert_int_equal(ask(&w, "caddy", Q(.target = "/used-up", .ip = "198.51.100.11"), NULL),
 			 429);
 	assert_int_equal(ask(&w, "caddy", Q(.target = "/plenty", .ip = "198.51.100.11"), NULL),
@@ -762,7 +778,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(headers_have_a_size),
-		cmocka_unit_test(many_header_lines_are_answered),
+		cmocka_unit_test(header_lines_have_a_number),
 		cmocka_unit_test(targets_have_a_size),
 		cmocka_unit_test(bad_json_is_refused),
 		cmocka_unit_test(deep_and_huge_json_is_refused),

@@ -317,13 +317,11 @@ static int parse(struct web *w, struct web_reply *ret)
 	connection = web_header(&r, "Connection");
 	r.closes = till_end || (r.minor == 0 ? !connection || strcasecmp(connection, "keep-alive")
 					     : connection && !strcasecmp(connection, "close"));
-	if (r.closes && w->n)
-		return -EBADMSG; /* more than it said */
 	r.body = w->body;
 	r.body_n = body;
 	w->head = false;
 	*ret = r;
-	return 0;
+	return r.closes && w->n ? -EPROTO : 0;
 }
 
 /* 1: something came. 0: nothing. */

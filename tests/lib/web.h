@@ -55,7 +55,8 @@ int web_say(struct web *w, const char *format, ...) __attribute__((format(printf
 
 /* Takes what has arrived. 0: a whole reply, in @ret. -EAGAIN: not yet. -ENODATA: the other side has ended the connection
  * and nothing is left. -ECONNRESET: the same in the middle of a reply, or by a reset. -EBADMSG: not HTTP as it should be
- * (bare line ends, control bytes, lengths that disagree). -EMSGSIZE: above WEB_IN_MAX.
+ * (bare line ends, control bytes, lengths that disagree). -EPROTO: a reply, in @ret, which says that it is the last one,
+ * and more after it. -EMSGSIZE: above WEB_IN_MAX.
  */
 int web_take(struct web *w, struct web_reply *ret);
 /* web_take until it is not -EAGAIN; -ETIMEDOUT after @ms. */
