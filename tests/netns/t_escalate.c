@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "lib/gen.h"
 #include "lib/netns.h"
 #include "lib/run.h"
 #include "lib/wait.h"
@@ -415,6 +416,43 @@ static void a_stranger_who_forges_the_address_blocks_nobody(void **state)
 	expect(f, weir("block", "list"), 0, "the list is empty");
 }
 
+static void flood(struct fix *f, uint64_t frames)
+{
+	struct gen_opts o = {.dev = "gen0", .netns_fd = f->lab.netns_fd[LAB_GEN], .src = CLIENT4};
+	struct gen_result result;
+	char err[GEN_ERR_BYTES];
+	struct gen *g;
+
+	if (gen_open(&o, err, sizeof(err), &g))
+		fail_msg("%s", err);
+	assert_int_equal(gen_run(g, frames, 0, &result), 0);
+	gen_close(g);
+}
+
+static void who_floods_with_packets_meets_a_stricter_request_limit(void **state)
+{
+	struct fix *f = *state;
+	FILE *c = fopen(f->conf, "ae");
+
+	assert_non_null(c);
+	(void)fputs("suspicious: {packet_limits: [per-source], lasts: 10m, limit: {key: ip, "
+		    "algorithm: sliding-window-log, limit: 2, window: 60s}}\n",
+		    c);
+	assert_int_equal(fclose(c), 0);
+	expect(f, weir("reload"), 0, "suspicious: added");
+	expect(f, weir("limit", "set", "per-source", "rate=6/m", "burst=100"), 0, "per-source");
+	assert_int_equal(login(f, CLIENT4), 200);
+	flood(f, 5000);
+	assert_true(wait_for((weir("explain", CLIENT4), strstr(f->out, "suspicious until")) != NULL,
+			     WAIT_MS));
+	assert_int_equal(login(f, CLIENT4), 200);
+	assert_int_equal(login(f, CLIENT4), 200);
+	assert_int_equal(login(f, CLIENT4), 429); /* five would be within login */
+	assert_int_equal(login(f, CLIENT6), 200); /* others are as ever */
+	expect(f, weir("limit", "reset", "suspicious", "--ip", CLIENT4), 0, "has forgotten");
+	expect(f, weir("status"), 0, "suspicious");
+}
+
 /* build/weir beside build/tests/netns/t_escalate. */
 static void find_program(void)
 {
@@ -446,6 +484,7 @@ int main(void)
 		T(who_sends_no_packets_here_is_not_blocked),
 		T(in_monitor_it_is_only_said),
 		T(a_stranger_who_forges_the_address_blocks_nobody),
+		T(who_floods_with_packets_meets_a_stricter_request_limit),
 	};
 
 	if (geteuid()) {

@@ -52,12 +52,18 @@ static bool same_prefixes(const struct weir_prefix_list *a, const struct weir_pr
 
 /* --- listeners ---- */
 
-static const struct weir_conf_listener *find_listener(const struct weir_conf_request *r,
-						      const char *listen)
+/* What listener @i of @from is in @r: port 0 may be there several times. */
+static const struct weir_conf_listener *
+find_listener(const struct weir_conf_request *r, const struct weir_conf_request *from, size_t i)
 {
-	for (size_t i = 0; i < r->n_listener; i++)
-		if (!strcmp(r->listener[i].listen, listen))
-			return &r->listener[i];
+	const char *listen = from->listener[i].listen;
+	size_t before = 0;
+
+	for (size_t k = 0; k < i; k++)
+		before += !strcmp(from->listener[k].listen, listen);
+	for (size_t k = 0; k < r->n_listener; k++)
+		if (!strcmp(r->listener[k].listen, listen) && !before--)
+			return &r->listener[k];
 	return NULL;
 }
 
@@ -73,7 +79,7 @@ static void diff_listeners(struct diff *d, const struct weir_conf_request *from,
 {
 	for (size_t i = 0; i < from->n_listener; i++) {
 		const struct weir_conf_listener *a = &from->listener[i],
-						*b = find_listener(to, a->listen);
+						*b = find_listener(to, from, i);
 
 		if (!b)
 			say(d, "http.listeners: - %s %s", a->listen, weir_profile_name(a->profile));
@@ -84,7 +90,7 @@ static void diff_listeners(struct diff *d, const struct weir_conf_request *from,
 			say(d, "http.listeners: %s: changed", a->listen);
 	}
 	for (size_t i = 0; i < to->n_listener; i++)
-		if (!find_listener(from, to->listener[i].listen))
+		if (!find_listener(from, to, i))
 			say(d, "http.listeners: + %s %s", to->listener[i].listen,
 			    weir_profile_name(to->listener[i].profile));
 }
