@@ -10,22 +10,70 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void edit(const char *text, size_t n, const struct weir_conf *c)
+/* The text with a limit in monitor mode is a right one, in which that limit is. */
+static void edit(const char *text, size_t n, const struct weir_conf *c, const char *name)
 {
-	for (size_t i = 0; i < c->n_limits; i++) {
-		_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
-		_cleanup_(weir_conf_freep) struct weir_conf *again = NULL;
-		_cleanup_free_ char *out = NULL;
-		struct weir_error e;
-		size_t out_n;
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
+	_cleanup_(weir_conf_freep) struct weir_conf *again = NULL;
+	const struct weir_conf_request *q;
+	_cleanup_free_ char *out = NULL;
+	enum weir_mode mode = WEIR_MODE_ENFORCE;
+	struct weir_error e;
+	size_t out_n;
 
-		if (weir_conf_edit_limit(text, n, c->limits[i].name, "mode", "monitor", &out,
-					 &out_n, &e) < 0)
-			continue;
-		if (weir_conf_parse("edited", out, out_n, &again, &problems) < 0 ||
-		    again->n_limits != c->n_limits || again->limits[i].mode != WEIR_MODE_MONITOR)
+	if (weir_conf_edit_limit(text, n, name, "mode", "monitor", &out, &out_n, &e) < 0)
+		return;
+	if (weir_conf_parse("edited", out, out_n, &again, &problems) < 0)
+		abort();
+	q = &again->request;
+	if (again->n_limits != c->n_limits || q->n_limit != c->request.n_limit)
+		abort();
+	for (size_t i = 0; i < again->n_limits; i++)
+		if (strcmp(again->limits[i].name, name) == 0)
+			mode = again->limits[i].mode;
+	for (size_t i = 0; i < q->n_limit; i++)
+		if (strcmp(q->limit[i].name, name) == 0)
+			mode = q->limit[i].mode;
+	if (q->suspicious.given && strcmp(name, q->suspicious.limit.name) == 0)
+		mode = q->suspicious.limit.mode;
+	if (mode != WEIR_MODE_MONITOR)
+		abort();
+}
+
+/* What a file may say a store can count, whatever the plan, and one written form of a key is there. */
+static void count(const struct weir_conf *c, const struct weir_conf_request_limit *l)
+{
+	struct weir_store_limit s;
+
+	for (size_t i = 0; i < (c->request.n_plan ? c->request.n_plan : 1); i++)
+		if (weir_conf_store_limit(l, i, i, &s) < 0)
+			abort();
+	if (!l->key.n || !l->key_text || l->cost.max < (l->cost.from_proxy ? l->cost.min : 0))
+		abort();
+}
+
+static void use(const char *text, size_t n, struct weir_conf *c)
+{
+	struct weir_conf_request *q = &c->request;
+	struct weir_error e;
+
+	for (size_t i = 0; i < c->n_limits; i++) {
+		edit(text, n, c, c->limits[i].name);
+		if (weir_conf_limit_set(c, c->limits[i].name, "mode", "enforce", &e) < 0)
 			abort();
 	}
+	for (size_t i = 0; i < q->n_limit; i++) {
+		count(c, &q->limit[i]);
+		edit(text, n, c, q->limit[i].name);
+		if (weir_conf_limit_set(c, q->limit[i].name, "mode", "enforce", &e) < 0)
+			abort();
+	}
+	if (!q->suspicious.given)
+		return;
+	count(c, &q->suspicious.limit);
+	edit(text, n, c, "suspicious");
+	if (weir_conf_limit_set(c, "suspicious", "mode", "enforce", &e) < 0)
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -33,7 +81,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
 	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
 	_cleanup_free_ char *out = NULL;
-	struct weir_error e;
 	size_t n;
 	FILE *f;
 	int r = weir_conf_parse("fuzz", (const char *)data, size, &c, &problems);
@@ -46,10 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	weir_conf_problems_print(&problems, "fuzz", f);
 	if (c) {
 		weir_conf_explain(c, f);
-		edit((const char *)data, size, c);
-		for (size_t i = 0; i < c->n_limits; i++)
-			if (weir_conf_limit_set(c, c->limits[i].name, "mode", "enforce", &e) < 0)
-				abort();
+		use((const char *)data, size, c);
 	}
 	(void)fclose(f);
 	return 0;

@@ -50,32 +50,52 @@ static inline void expect_problem(const char *text, size_t n_errors, int line, i
 	assert_int_equal(c == NULL, n_errors != 0);
 }
 
-/* The same for one limit in flow style: @limit is what stands between {name: x, and }. */
-static inline void expect_limit_error(const char *limit, const char *words)
+/* The same for one limit in flow style, of @list: @limit is what stands between {name: x, and }. One error in line 2. */
+static inline void expect_entry_error(const char *list, const char *limit, const char *words)
 {
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
 	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
-	char text[512];
-	int n = snprintf(text, sizeof(text), "packet_limits:\n  - {name: x, %s}\n", limit);
+	char text[1024];
+	int n = snprintf(text, sizeof(text), "%s:\n  - {name: x, %s}\n", list, limit);
 
 	assert_in_range(n, 1, sizeof(text) - 1);
 	assert_int_equal(weir_conf_parse("test.yaml", text, (size_t)n, &c, &p), -EINVAL);
-	if (p.n != 1 || p.item[0].line != 2 || !strstr(p.item[0].text, words)) {
+	if (p.n_errors != 1 || p.item[0].line != 2 || !p.item[0].column ||
+	    !strstr(p.item[0].text, words)) {
 		weir_conf_problems_print(&p, "test.yaml", stderr);
 		fail_msg("%s: expected one error with \"%s\" in line 2", limit, words);
 	}
 }
 
-/* Parses one limit that must be right. */
-static inline struct weir_conf *conf_of_limit(const char *limit)
+static inline void expect_limit_error(const char *limit, const char *words)
 {
-	char text[512];
-	int n = snprintf(text, sizeof(text), "packet_limits:\n  - {name: x, %s}\n", limit);
-	struct weir_conf *c;
+	expect_entry_error("packet_limits", limit, words);
+}
+
+/* Parses one limit that must be right; @before: other settings. */
+static inline struct weir_conf *conf_of_entry(const char *before, const char *list,
+					      const char *limit)
+{
+	char text[1024];
+	int n = snprintf(text, sizeof(text), "%s%s:\n  - {name: x, %s}\n", before, list, limit);
 
 	assert_in_range(n, 1, sizeof(text) - 1);
-	c = conf_of(text);
+	return conf_of(text);
+}
+
+static inline struct weir_conf *conf_of_limit(const char *limit)
+{
+	struct weir_conf *c = conf_of_entry("", "packet_limits", limit);
+
 	assert_int_equal(c->n_limits, 1);
+	return c;
+}
+
+static inline struct weir_conf *conf_of_request_limit(const char *limit)
+{
+	struct weir_conf *c = conf_of_entry("", "request_limits", limit);
+
+	assert_int_equal(c->request.n_limit, 1);
 	return c;
 }
 

@@ -57,6 +57,12 @@ static void what_the_default_file_comments_out_is_right_too(void **state)
 	assert_int_equal(c->n_limits, 1);
 	assert_true(c->limits[0].burst == 20000);
 	assert_int_equal(c->limits[0].match.vlan.n, 2);
+	assert_int_equal(c->request.n_listener, 1);
+	assert_int_equal(c->request.n_limit, 1);
+	assert_true(c->request.limit[0].rate[1].count == 50);
+	assert_int_equal(c->request.n_exempt, 1);
+	assert_int_equal(c->request.n_escalate, 1);
+	assert_true(c->request.suspicious.given);
 }
 
 static void every_setting_is_in_help_and_manual(void **state)

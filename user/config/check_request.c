@@ -183,7 +183,7 @@ const struct weir_entries weir_entries_listeners = {
 static int finish_exempt(struct weir_reader *r, void *entry)
 {
 	const struct weir_conf_exempt *x = entry;
-	static const char *const keys[] = {"source", "path", "method"};
+	static const char *const keys[] = {"source", "path", "method", "preflight"};
 
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		if (r->marks->wrong[weir_setting_find("exempt", keys[i]) - weir_settings])
@@ -330,8 +330,8 @@ void weir_request_finish(struct weir_reader *r, struct weir_conf *c)
 			weir_reader_top_has(r, "memory", "request_bytes")
 				? weir_reader_top_at(r, "memory", "request_bytes")
 				: weir_reader_top_at(r, "memory", "request_keys"),
-			"request_bytes: %s cannot even hold the index of %llu request_keys (%s; "
+			"request_bytes: %s cannot even hold the index of %llu request_keys (%sB; "
 			"with the states themselves %sB)",
 			weir_str_format_size(q->bytes, size), q->keys,
-			weir_str_format_size(index, least), weir_str_format_count(bytes, all));
+			weir_str_format_count(index, least), weir_str_format_count(bytes, all));
 }

@@ -137,7 +137,8 @@ static void print_packet_limits(FILE *f)
 
 static void print_setting(const struct weir_setting *s, FILE *f)
 {
-	if (weir_setting_is_group(s) || (s->kind == WEIR_KIND_LIST && !weir_setting_depth(s)))
+	if (!weir_setting_depth(s) &&
+	    (weir_setting_is_group(s) || s->kind == WEIR_KIND_LIST || s->kind == WEIR_KIND_PLANS))
 		(void)fputc('\n', f);
 	for (size_t i = 0; i < ARRAY_LEN(first_file); i++) {
 		if (strcmp(first_file[i].path, s->path) != 0)

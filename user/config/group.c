@@ -12,16 +12,16 @@ static int read_entry(const struct weir_target *t, const yaml_node_t *n)
 {
 	const struct weir_entries *e = t->s->entries;
 	struct weir_marks marks = {.node = n}, *outer = t->r->marks;
-	unsigned char *base = t->base, *entry, *grown;
+	unsigned char *base = t->base, *entry, *before, *items;
 	size_t *count = (size_t *)(base + e->n);
 	int line = (int)n->start_mark.line + 1, r;
 
-	memcpy(&grown, base + e->items, sizeof(grown));
-	grown = reallocarray(grown, *count + 1, e->size);
-	if (!grown)
+	memcpy(&before, base + e->items, sizeof(before));
+	items = reallocarray(before, *count + 1, e->size);
+	if (!items)
 		return -ENOMEM;
-	memcpy(base + e->items, &grown, sizeof(grown));
-	entry = grown + *count * e->size;
+	memcpy(base + e->items, &items, sizeof(items));
+	entry = items + *count * e->size;
 	memset(entry, 0, e->size);
 	if (e->init)
 		e->init(entry);

@@ -220,6 +220,9 @@ static int normal_method(const struct weir_target *t, const yaml_node_t *n, cons
 {
 	static const char *const known[] = {"GET",     "POST",	  "PUT",   "DELETE", "PATCH",
 					    "OPTIONS", "CONNECT", "TRACE", "HEAD"};
+	/* as weir_str_closest compares */
+	static const char *const lower[] = {"get",     "post",	  "put",   "delete", "patch",
+					    "options", "connect", "trace", "head"};
 	char shown[WEIR_SHOWN_MAX], method[WEIR_METHOD_MAX + 1];
 	const char *near;
 
@@ -231,10 +234,11 @@ static int normal_method(const struct weir_target *t, const yaml_node_t *n, cons
 	for (size_t i = 0; i < ARRAY_LEN(known); i++)
 		if (strcmp(method, known[i]) == 0)
 			return weir_str_copy(buf, size, method) ? 0 : -EINVAL;
-	near = weir_str_closest(method, known, ARRAY_LEN(known));
-	if (near)
-		weir_reader_warn(t->r, n, "%s: %s is an unusual method (did you mean %s?)",
-				 weir_value_key(t), method, near);
+	near = weir_str_closest(method, lower, ARRAY_LEN(lower));
+	for (size_t i = 0; near && i < ARRAY_LEN(known); i++)
+		if (near == lower[i])
+			weir_reader_warn(t->r, n, "%s: %s is an unusual method (did you mean %s?)",
+					 weir_value_key(t), method, known[i]);
 	return weir_str_copy(buf, size, method) ? 0 : -EINVAL;
 }
 
