@@ -10,7 +10,8 @@
 #include "user/base/str.h"
 #include "user/l7/path.h"
 
-_Static_assert(WEIR_KEY_SECRET == crypto_generichash_KEYBYTES, "BLAKE2b's usual key");
+_Static_assert(sizeof(((struct weir_key_memo *)NULL)->key) == crypto_shorthash_siphashx24_KEYBYTES,
+	       "SipHash's key");
 _Static_assert(WEIR_KEY_BYTES == crypto_generichash_BYTES_MIN, "BLAKE2b's shortest hash");
 
 #define VERSION 1
@@ -260,30 +261,87 @@ static void feed_part(const struct weir_key_part *part, const struct weir_key_re
 	feed_sized(feed, arg, v->text, 4);
 }
 
-int weir_key_feed(const struct weir_key_spec *spec, const struct weir_key_choice *choice,
-		  const struct weir_key_context *context, const struct weir_key_request *request,
-		  weir_key_feed_fn *feed, void *arg)
+/* -ENOENT: a part is not there; what was fed is worth nothing then. */
+static int feed_choice(const struct weir_key_spec *spec, const struct weir_key_choice *choice,
+		       const struct weir_key_context *context,
+		       const struct weir_key_request *request, weir_key_feed_fn *feed, void *arg)
 {
 	static const unsigned char version = VERSION;
 	struct value v;
 
 	if (choice->n == 0)
 		return -ENOENT;
+	feed(arg, &version, 1);
 	for (size_t i = 0; i < choice->n; i++) {
 		if (!find(spec, &choice->part[i], context, request, &v))
 			return -ENOENT;
-	}
-	feed(arg, &version, 1);
-	for (size_t i = 0; i < choice->n; i++) {
-		(void)find(spec, &choice->part[i], context, request, &v); /* it was there */
 		feed_part(&choice->part[i], request, &v, feed, arg);
 	}
 	return 0;
 }
 
-static void feed_hash(void *arg, const void *bytes, size_t n)
+int weir_key_feed(const struct weir_key_spec *spec, const struct weir_key_choice *choice,
+		  const struct weir_key_context *context, const struct weir_key_request *request,
+		  weir_key_feed_fn *feed, void *arg)
 {
-	(void)crypto_generichash_update(arg, bytes, n); /* it cannot fail */
+	struct value v;
+
+	for (size_t i = 0; i < choice->n; i++)
+		if (!find(spec, &choice->part[i], context, request, &v))
+			return -ENOENT;
+	return feed_choice(spec, choice, context, request, feed, arg);
+}
+
+/* --- hashing ---- */
+
+/* The input in one piece while it is short, as it nearly always is: then one call hashes it, or the memo knows it. */
+struct input {
+	unsigned char byte[512]; /* the secret first */
+	size_t n;
+	bool is_long;
+	int r;
+	crypto_generichash_state state; /* of what is long */
+};
+
+static void gather(void *arg, const void *bytes, size_t n)
+{
+	struct input *in = arg;
+
+	if (!in->is_long && n <= sizeof(in->byte) - in->n) {
+		memcpy(in->byte + in->n, bytes, n);
+		in->n += n;
+		return;
+	}
+	if (!in->is_long) {
+		in->is_long = true;
+		in->r |= crypto_generichash_init(&in->state, NULL, 0, WEIR_KEY_BYTES);
+		in->r |= crypto_generichash_update(&in->state, in->byte, in->n);
+	}
+	in->r |= crypto_generichash_update(&in->state, bytes, n);
+}
+
+static int hash_short(const struct input *in, unsigned char *ret)
+{
+	return crypto_generichash(ret, WEIR_KEY_BYTES, in->byte, in->n, NULL, 0);
+}
+
+static int hash_known(const struct input *in, struct weir_key_memo *memo, unsigned char *ret)
+{
+	__u64 tag[2];
+	size_t i;
+	int r;
+
+	(void)crypto_shorthash_siphashx24((unsigned char *)tag, in->byte + WEIR_KEY_SECRET,
+					  in->n - WEIR_KEY_SECRET, memo->key);
+	i = tag[0] & (WEIR_KEY_MEMO - 1);
+	if (memo->known[i].tag[0] != tag[0] || memo->known[i].tag[1] != tag[1]) {
+		r = hash_short(in, memo->known[i].byte);
+		if (r < 0)
+			return r;
+		memcpy(memo->known[i].tag, tag, sizeof(tag));
+	}
+	memcpy(ret, memo->known[i].byte, WEIR_KEY_BYTES);
+	return 0;
 }
 
 static bool client_chosen(const struct weir_key_choice *choice)
@@ -316,20 +374,25 @@ static int hash_choice(const struct weir_key_spec *spec, const struct weir_key_c
 		       const struct weir_key_context *context,
 		       const struct weir_key_request *request, struct weir_key *ret)
 {
-	struct weir_key k = {.client_chosen = client_chosen(choice)};
-	crypto_generichash_state state;
+	struct input in;
 	int r;
 
-	if (crypto_generichash_init(&state, context->secret, sizeof(context->secret),
-				    sizeof(k.byte)) < 0)
-		return -EIO;
-	r = weir_key_feed(spec, choice, context, request, feed_hash, &state);
+	in.n = WEIR_KEY_SECRET;
+	in.is_long = false;
+	in.r = 0;
+	memcpy(in.byte, context->secret, WEIR_KEY_SECRET);
+	r = feed_choice(spec, choice, context, request, gather, &in);
 	if (r < 0)
 		return r;
-	if (crypto_generichash_final(&state, k.byte, sizeof(k.byte)) < 0)
-		return -EIO;
-	*ret = k;
-	return 0;
+	if (in.is_long)
+		in.r |= crypto_generichash_final(&in.state, ret->byte, sizeof(ret->byte));
+	else if (request->memo)
+		in.r = hash_known(&in, request->memo, ret->byte);
+	else
+		in.r = hash_short(&in, ret->byte);
+	ret->client_chosen = client_chosen(choice);
+	ret->fallback = false;
+	return in.r < 0 ? -EIO : 0;
 }
 
 int weir_key_build_ip(const struct weir_key_spec *spec, const struct weir_key_context *context,
