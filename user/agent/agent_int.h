@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the parts of the agent share: start.c (life), source.c (load), force.c (apply, attach), config.c (reload, confirm,
+/* What the parts of the agent share: start.c (life), loop.c, source.c (load), force.c (apply, attach), config.c (reload, confirm,
  * mode), limits.c (overrides), lists.c (lists and guard), sweep.c (state tables), status.c and explain.c (what people
  * ask), commands.c (requests); of the request layer request.c (life), request_json.c and ask.c (what people ask),
- * escalate.c (from there to the block list), metrics.c (pages).
+ * escalate.c (from there to the block list), metrics.c and pages.c (for monitoring).
  */
 #ifndef WEIR_AGENT_INT_H
 #define WEIR_AGENT_INT_H
@@ -181,6 +181,8 @@ struct weir_agent {
 
 /* --- start.c ---- */
 void weir_agent_note(struct weir_agent *a, const char *text);
+/* --- loop.c ---- */
+int weir_agent_set_up_loop(struct weir_agent *a, struct weir_error *e);
 /* Writes an event to the log and to those who follow. */
 void weir_agent_tell(struct weir_agent *a, const struct weir_event_record *r);
 
@@ -265,7 +267,9 @@ void weir_agent_escalate(struct weir_agent *a, const struct weir_l7_event *event
 const char *weir_escalation_name(enum weir_escalation r);
 bool weir_is_escalation(const struct weir_book_entry *e);
 
-/* --- metrics.c ---- */
+/* --- metrics.c, pages.c ---- */
+/* Heap; NULL: out of memory. */
+char *weir_agent_metrics(struct weir_agent *a, size_t *ret_n);
 /* weir_http_page_fn, for the listeners of profile metrics. */
 char *weir_agent_page(void *agent, const char *path, unsigned *ret_status, size_t *ret_n);
 
