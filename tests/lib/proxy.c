@@ -169,5 +169,5 @@ int proxy_stop(struct proxy *p)
 	if (p->pid > 0)
 		r = run_stop(p->pid, PROXY_WAIT_MS);
 	p->pid = 0;
-	return r;
+	return r == 128 + SIGTERM ? 0 : r; /* HAProxy ends by the signal */
 }

@@ -37,7 +37,7 @@ struct proxy {
 
 /* Starts it and waits until @where takes connections. -errno: what it said is on standard error. */
 int proxy_start(struct proxy *p, const char *log, const char *where, const char *const argv[]);
-/* SIGTERM, its exit status as run_wait. Takes one that was never started. */
+/* SIGTERM; 0 if it ended by that, else its exit status as run_wait. Takes one that was never started. */
 int proxy_stop(struct proxy *p);
 
 #endif

@@ -11,8 +11,11 @@
 #ifndef WEIR_TESTS_PROXY_TEST_H
 #define WEIR_TESTS_PROXY_TEST_H
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <jansson.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -450,7 +454,6 @@ static const char *const forged_headers[] = {
 	"Connection: X-Original-URI, X-Forwarded-For, X-Forwarded-Uri\r\n",
 	"Connection: keep-alive, X-Forwarded-Method\r\n",
 	"User-Agent: another\r\nX-API-Key: fresh\r\nAuthorization: Bearer fresh\r\nCookie: a=b\r\n",
-	"Expect: 100-continue\r\n",
 	"Origin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n",
 };
 
@@ -497,7 +500,7 @@ static void assert_gains_nothing(const char *what, struct request q)
 	if (app_seen() != seen)
 		fail_msg("%s %s reached the application: %d", q.target, what, t.r.status);
 	/* the proxy may find it wrong itself */
-	if (t.error == 0 && t.r.status != 429 && t.r.status != 400 && t.r.status != 417)
+	if (t.error == 0 && t.r.status != 429 && t.r.status != 400)
 		fail_msg("%s %s: %d", q.target, what, t.r.status);
 	hang_up(&t);
 }
@@ -700,6 +703,72 @@ static void an_agent_that_hangs_is_what_the_switch_says(void **state)
 			 429);
 }
 
+/* An agent that takes questions and closes instead of answering. SPOP's HELLO is answered, or none would be asked. */
+static void *close_all(void *arg)
+{
+	static const char hello[] = "\0\0\0\x40\x65\0\0\0\1\0\0\x07version\x08\x03"
+				    "2.0"
+				    "\x0emax-frame-size\x03\xfc\xf0\x06\x0c"
+				    "capabilities\x08\x0apipelining";
+	int listener = *(int *)arg, fd;
+	char buf[16384];
+	ssize_t n;
+
+	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		n = recv(fd, buf, sizeof(buf), 0);
+		if (n > 4 && buf[4] == 1) {
+			(void)send(fd, hello, sizeof(hello) - 1, MSG_NOSIGNAL);
+			if (!memmem(buf, (size_t)n, "healthcheck", 11))
+				(void)recv(fd, buf, sizeof(buf), 0);
+		}
+		(void)close(fd);
+	}
+	return NULL;
+}
+
+static int listen_as_agent(void)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+	__u64 port;
+
+	assert_int_equal(weir_str_u64(strchr(stand.agent_where, ':') + 1, 65535, &port), 0);
+	sin.sin_port = htons((__u16)port);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	assert_int_equal(listen(fd, 64), 0);
+	return fd;
+}
+
+static void an_agent_that_closes_is_no_way_around(void **state)
+{
+	pthread_t thread;
+	unsigned seen;
+	int fd;
+
+	(void)state; /* stand */
+	assert_int_equal(agent_end(&stand.agent), 0);
+	fd = listen_as_agent();
+	assert_int_equal(pthread_create(&thread, NULL, close_all, &fd), 0);
+	/* HAProxy must have found that there is an agent again */
+	assert_true(wait_for(status(&stand.open, R(.from = "127.0.2.35", .target = "/limited/a")) ==
+				     503,
+			     PROXY_WAIT_MS));
+	seen = app_seen();
+	for (int i = 0; i < 5; i++) {
+		struct talk t =
+			must_say(&stand.open, R(.from = "127.0.2.35", .target = "/limited/a"));
+
+		assert_refusal(&t.r, 503, "CHECK_UNAVAILABLE", NULL);
+		hang_up(&t);
+	}
+	assert_int_equal(app_seen(), seen);
+	(void)shutdown(fd, SHUT_RDWR); /* ends accept */
+	(void)pthread_join(thread, NULL);
+	(void)close(fd);
+	start_agent();
+}
+
 /* Connections that the proxy keeps have died with the former agent. */
 static void an_agent_that_starts_again_is_asked_again(void **state)
 {
@@ -732,6 +801,7 @@ static void an_agent_that_starts_again_is_asked_again(void **state)
 		cmocka_unit_test(many_headers_are_no_way_around),                                  \
 		cmocka_unit_test(an_agent_that_is_away_is_what_the_switch_says),                   \
 		cmocka_unit_test(an_agent_that_hangs_is_what_the_switch_says),                     \
+		cmocka_unit_test(an_agent_that_closes_is_no_way_around),                           \
 		cmocka_unit_test(an_agent_that_starts_again_is_asked_again)
 
 /* Without the program there is nothing to test. */

@@ -20,7 +20,7 @@ static int write_main(const char *dir)
 
 static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed)
 {
-	static const char pass[] = "# <== open: they pass, without limits\n\t\t\timport app\n";
+	static const char pass[] = "and they get 503)\n\t\t\t\timport app\n";
 	char site[80], agent[80], app[80], conf[160], log[160], home[160], data[160], config[160];
 	const struct proxy_change changes[] = {
 		{"http://:80 {", site},
@@ -34,7 +34,7 @@ static int start_proxy(struct proxy *p, const char *dir, const char *where, bool
 				    NULL};
 	int r;
 
-	(void)snprintf(site, sizeof(site), "http://%s {", where);
+	(void)snprintf(site, sizeof(site), "http://%s {", strchr(where, ':')); /* of any host */
 	(void)snprintf(agent, sizeof(agent), "reverse_proxy %s {", stand.agent_where);
 	(void)snprintf(app, sizeof(app), "reverse_proxy %s {", stand.app.where);
 	(void)snprintf(log, sizeof(log), "%s/log", dir);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A real HAProxy before an application and an agent, with docs/proxies/haproxy.cfg and weir-spoe.conf as they stand. */
+#include "tests/lib/run.h"
 #include "tests/proxy/proxy_test.h"
 
 #define STREAMS 300
@@ -126,37 +127,44 @@ static void streams_at_once_get_no_more_than_the_limit(void **state)
 	assert_int_equal(yes, LIMIT);
 }
 
-/* The new process takes the port over, the old one ends when it is done: every answer of either is a decision. */
+static void ask_many(void)
+{
+	for (int k = 0; k < 100; k++) {
+		struct talk t = must_say(&stand.open, R(.target = "/b"));
+
+		assert_int_equal(t.r.status, 200);
+		assert_value(&t.r, "X-Weir-Decision", "allow");
+		hang_up(&t);
+	}
+}
+
+/* The new process takes the port over and tells the old one to end when it is done: every answer of either is a
+ * decision.
+ */
 static void a_reload_leaves_nothing_undecided(void **state)
 {
 	long long errors = spop_errors();
 	struct proxy next = {};
 	char dir[128], pid[16];
+	struct web_reply r;
+	struct web old;
 
 	(void)state; /* stand */
 	(void)snprintf(dir, sizeof(dir), "%s/open", stand.agent.dir);
 	for (int i = 0; i < 3; i++) {
-		struct web old;
-		struct web_reply r;
-
 		assert_int_equal(web_open(&old, stand.open.where), 0);
 		assert_int_equal(web_ask(&old, &r, "GET /a HTTP/1.1\r\nHost: app\r\n\r\n"), 0);
 		(void)snprintf(pid, sizeof(pid), "%d", (int)stand.open.pid);
 		assert_int_equal(start_in(&next, dir, stand.open.where, pid), 0);
-		for (int k = 0; k < 100; k++) {
-			struct talk t = must_say(&next, R(.target = "/b"));
-
-			assert_int_equal(t.r.status, 200);
-			assert_value(&t.r, "X-Weir-Decision", "allow");
-			hang_up(&t);
-		}
+		ask_many();
 		/* a kept connection is answered once more, or closed */
 		if (web_ask(&old, &r, "GET /c HTTP/1.1\r\nHost: app\r\n\r\n") == 0)
 			assert_value(&r, "X-Weir-Decision", "allow");
 		web_close(&old);
-		assert_int_equal(proxy_stop(&stand.open), 0);
+		assert_int_equal(run_wait(stand.open.pid, PROXY_WAIT_MS), 0);
 		stand.open = next;
 		next = (struct proxy){};
+		ask_many();
 	}
 	assert_int_equal(spop_errors(), errors);
 }
