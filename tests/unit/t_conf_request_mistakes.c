@@ -160,7 +160,7 @@ static const struct {
 	{60, 17, "name: the limit of suspicious has none (it is called suspicious, and meets every request)"},
 	{60, 27, "match: the limit of suspicious has none (it is called suspicious, and meets every request)"},
 	{62, 24, "limits: no request limit is called \"bb\" (did you mean \"b\"?)"},
-	{62, 38, "refused: 0 is out of range (1 to 1000000)"},
+	{62, 38, "refused: 0 is out of range (1 to 100000)"},
 	{62, 52, "block_for: 100ms is too short (1s to 7d)"},
 	{63, 5, "escalate: a rule without name (for example name: login-hammer)"},
 	{63, 5, "escalate: a rule without refused (for example refused: 20)"},
@@ -248,6 +248,8 @@ static void impossible_values_of_a_limit(void **state)
 		{"key: {new_per_ip: 5/s}, rate: 5/s", "any is missing"},
 		{"key: {any: [ip], new_per_ip: 20}, rate: 5/s", "not in what time"},
 		{"key: {any: [ip], new_per_ip: 2 per 2d}, rate: 5/s", "out of range"},
+		{"key: {any: [ip], new_per_ip: 999983 per 86399999999999ns}, rate: 5/s",
+		 "that can be counted exactly"},
 		{"key: user, rate: 5/s", "no header of the proxy says who that is"},
 		{"key: [ip, global], rate: 5/s", "global adds nothing"},
 		{"key: [\"header:A\", \"header:a\"], rate: 5/s", "is there twice"},
@@ -310,6 +312,8 @@ static void numbers_by_plan_name_each_plan_once(void **state)
 	expect_problem("plans: [Free]\nrequest_limits:\n- {name: x, key: ip, rate: {Free: 5/s}}\n",
 		       1, 1, 9, "is not a name"); /* and nothing about what follows from it */
 	expect_problem("plans_file: /x\n", 1, 1, 13, "there are no plans");
+	expect_problem("http: {proxy_headers: {user: x-forwarded-for}}\n", 1, 1, 30,
+		       "means something else already");
 }
 
 static void names_of_limits_are_one_name_space(void **state)

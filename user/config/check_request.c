@@ -291,13 +291,28 @@ int weir_suspicious_finish(struct weir_reader *r, struct weir_conf_suspicious *s
 
 /* --- the file as a whole ---- */
 
-/* The address of a proxy's header is one thing only. */
+/* A header says one thing only, and those that profiles read say other things. */
 static void check_proxy_headers(const struct weir_reader *r, const struct weir_conf_request *q)
 {
 	const struct {
 		const char *key, *name;
 	} row[] = {{"user", q->header_user}, {"plan", q->header_plan}, {"cost", q->header_cost}};
+	static const char *const taken[] = {"Host",
+					    "X-Forwarded-For",
+					    "X-Forwarded-Method",
+					    "X-Forwarded-Uri",
+					    "X-Forwarded-Host",
+					    "X-Original-Method",
+					    "X-Original-URI",
+					    "Authorization"};
 
+	for (size_t i = 0; i < ARRAY_LEN(row); i++)
+		for (size_t k = 0; row[i].name && k < ARRAY_LEN(taken); k++)
+			if (weir_text_equal_fold(weir_text_of(row[i].name), weir_text_of(taken[k])))
+				weir_reader_error(
+					r, weir_reader_top_at(r, "http.proxy_headers", row[i].key),
+					"%s: %s means something else already (a header of its own)",
+					row[i].key, row[i].name);
 	for (size_t i = 1; i < ARRAY_LEN(row); i++)
 		for (size_t k = 0; k < i; k++)
 			if (row[i].name && row[k].name &&

@@ -40,12 +40,17 @@ static int parse_rate(const char *text, struct weir_conf_rate *ret)
 	return r;
 }
 
-/* At least one a year, at most a billion a second; counts of events: at most @max in at most a day. */
+/* At least one a year, at most a billion a second. Of events at most @max in at most a day, and what a bucket that holds
+ * all of them counts exactly.
+ */
 static bool rate_in_range(const struct weir_target *t, const struct weir_conf_rate *rate)
 {
+	struct weir_conf_request_limit l = {.rate = {*rate}, .burst = {rate->count}};
+	struct weir_store_limit s;
+
 	if (t->s->kind == WEIR_KIND_REQUEST_RATE)
 		return rate->count <= t->s->max && rate->per_ns <= 86400 * SECOND_NS &&
-		       rate->per_ns >= 1000000;
+		       rate->per_ns >= 1000000 && weir_conf_store_limit(&l, 0, 0, &s) == 0;
 	return (unsigned __int128)rate->count * SECOND_NS <=
 		       (unsigned __int128)rate->per_ns * 1000000000ull &&
 	       (unsigned __int128)rate->count * YEAR_NS >= rate->per_ns;
@@ -79,10 +84,11 @@ static int read_rate(const struct weir_target *t, const yaml_node_t *n, void *re
 		weir_reader_error(t->r, n, "%s: %s admits nothing (1 or more)", weir_value_key(t),
 				  buf);
 	else if (r < 0 || !rate_in_range(t, &rate))
-		weir_reader_error(t->r, n, "%s: %s is out of range (%s)", weir_value_key(t), buf,
-				  t->s->kind == WEIR_KIND_REQUEST_RATE
-					  ? "1 to 1000000, in 1ms to 1d"
-					  : "from 1/366d to 1000000000/s");
+		weir_reader_error(
+			t->r, n, "%s: %s is out of range (%s)", weir_value_key(t), buf,
+			t->s->kind == WEIR_KIND_REQUEST_RATE
+				? "1 to 1000000, in 1ms to 1d, that can be counted exactly"
+				: "from 1/366d to 1000000000/s");
 	else {
 		*(struct weir_conf_rate *)ret = rate;
 		return 0;
