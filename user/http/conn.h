@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* One HTTP connection in a worker, and what mhd.c, worker.c, profile.c and json.c do with it. Not for others. */
+/* One HTTP connection in a worker, and what the files of a worker do with it. Not for others. */
 #ifndef WEIR_HTTP_CONN_H
 #define WEIR_HTTP_CONN_H
 
@@ -73,23 +73,48 @@ void weir_http_mhd_close(struct weir_http_port *p);
 void weir_http_mhd_run(struct weir_http_port *p);
 /* Takes @fd over whatever happens. */
 int weir_http_mhd_add(struct weir_http_port *p, int fd, const struct weir_prefix *peer);
-/* Whatever state it is in: nobody waits for it any more. */
-void weir_http_conn_cut(struct weir_http_conn *c);
-/* Its questions are answered and it need not be held any longer. */
-void weir_http_conn_release(struct weir_http_conn *c);
-/* The worker stops, or its port closes: held answers become refusals, idle connections go. */
-void weir_http_conn_end(struct weir_http_conn *c);
-/* weir_l7_done_fn. */
-void weir_http_conn_done(void *arg, struct weir_l7_call *call);
-/* After everything was asked: the answer, or the connection waits for it. */
-enum MHD_Result weir_http_conn_asked(struct weir_http_conn *c);
+
+/* --- reply.c ---- */
+
+extern const struct weir_http_refusal weir_http_no_memory;
+
+/* Takes @r over. */
+enum MHD_Result weir_http_conn_send(struct weir_http_conn *c, unsigned status,
+				    struct MHD_Response *r);
 /* @body: heap, taken over; NULL: that of @a. @a NULL: no headers but the body's type. */
 enum MHD_Result weir_http_conn_answer(struct weir_http_conn *c, unsigned status,
 				      const struct weir_answer *a, char *body, size_t body_n);
 enum MHD_Result weir_http_conn_refuse(struct weir_http_conn *c,
 				      const struct weir_http_refusal *why);
+/* BAD_REQUEST, "bad-path". */
+enum MHD_Result weir_http_conn_refuse_path(struct weir_http_conn *c);
+void weir_http_count_refusal(struct weir_http_counters *n, unsigned status);
+/* The library closes @c without having written a word: a refusal past it. */
+void weir_http_last_word(struct weir_http_conn *c);
 
-/* --- worker.c, in the worker's thread ---- */
+/* --- ask.c ---- */
+
+enum MHD_Result weir_http_conn_ask(struct weir_http_conn *c, const char *method);
+/* weir_l7_done_fn. */
+void weir_http_conn_done(void *arg, struct weir_l7_call *call);
+/* After everything was asked: the answer, or the connection waits for it. */
+enum MHD_Result weir_http_conn_asked(struct weir_http_conn *c);
+/* What the engine has answered. */
+enum MHD_Result weir_http_conn_reply(struct weir_http_conn *c);
+/* Nobody will read the answer; @held: its place in a queue can be given back. */
+void weir_http_conn_drop(struct weir_http_conn *c, bool held);
+/* It need not be held any longer. */
+void weir_http_conn_release(struct weir_http_conn *c);
+/* Whatever state it is in: nobody waits for it any more. */
+void weir_http_conn_cut(struct weir_http_conn *c);
+/* The worker stops, or its port closes: held answers become refusals, idle connections go. */
+void weir_http_conn_end(struct weir_http_conn *c);
+
+/* --- pages.c ---- */
+
+enum MHD_Result weir_http_page(struct weir_http_conn *c, const char *method);
+
+/* --- deadline.c, hold.c, worker.c ---- */
 
 void weir_http_worker_conn_added(struct weir_http_worker *w, struct weir_http_conn *c);
 void weir_http_worker_conn_gone(struct weir_http_worker *w, struct weir_http_conn *c);

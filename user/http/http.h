@@ -2,10 +2,11 @@
 /* The listeners of the request layer: sockets, workers and what proxies say on them. Each worker is a thread with an
  * event loop of its own; every one accepts from every listening socket. Called by the agent from its main thread.
  *
- *	http.c      listeners and workers: open, start, change, stop        listen.c   sockets
- *	worker.c    one thread: loop, timers, connections, held answers      mhd.c      libmicrohttpd in that loop
- *	profile.c   a proxy's request to a weir_l7_query                     json.c     /v1/check, /v1/refund
- *	spoe.c      HAProxy's SPOP connections                               pages.c    metrics listeners, in the agent's loop
+ *	http.c     listeners and workers: open, start, change, stop    listen.c, settings.c   sockets, what they are set to
+ *	worker.c   one thread: loop, plans, end                        accept.c, deadline.c   connections in and cut off
+ *	mhd.c      libmicrohttpd in that loop                          ask.c, hold.c, reply.c questions, held answers, answers
+ *	profile.c  a proxy's request to a weir_l7_query                json.c                 /v1/check, /v1/refund
+ *	spoe.c     HAProxy's SPOP connections                          pages.c                metrics, in the agent's loop
  */
 #ifndef WEIR_HTTP_HTTP_H
 #define WEIR_HTTP_HTTP_H
@@ -26,7 +27,7 @@ int weir_http_start(struct weir_http *h, struct weir_error *e);
  */
 int weir_http_configure(struct weir_http *h, const struct weir_conf *conf, struct weir_error *e);
 /* Stops: listening sockets closed, held requests answered (503), what is being written is written (at most a second),
- * threads joined, Unix sockets removed.
+ * threads joined, Unix sockets removed. The event base of weir_http_serve_pages must still be there.
  */
 void weir_http_free(struct weir_http *h);
 DEFINE_CLEANUP(struct weir_http, weir_http_free)

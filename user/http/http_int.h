@@ -151,6 +151,8 @@ struct weir_http {
 	_Atomic __u64 told_ns[8]; /* by enum weir_http_note; 0: never */
 };
 
+/* --- notes.c ---- */
+
 /* CLOCK_MONOTONIC. */
 __u64 weir_http_now_ns(void);
 
@@ -170,6 +172,8 @@ void weir_http_note(struct weir_http_worker *w, enum weir_http_note what,
 
 /* @peer NULL: a Unix socket. */
 bool weir_http_trusts(const struct weir_http_port *port, const struct weir_prefix *peer);
+
+/* --- accept.c ---- */
 
 /* A connection of @port is no more (its fd closed by the caller): counts down, and lets go of a closing port. spoe.c
  * calls this once for each connection it took; @port must not be touched afterwards.
@@ -191,6 +195,8 @@ void weir_http_listen_close(struct weir_http_listen *l, bool keep_path);
 void weir_http_listen_ref(struct weir_http_listen *l);
 void weir_http_listen_unref(struct weir_http_listen *l);
 DEFINE_CLEANUP(struct weir_http_listen, weir_http_listen_unref)
+
+/* --- settings.c ---- */
 
 int weir_http_port_settings_new(const struct weir_conf_request *r,
 				const struct weir_conf_listener *c,

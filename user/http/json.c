@@ -13,8 +13,6 @@ static const struct weir_http_refusal only_post = {405, "METHOD_NOT_ALLOWED",
 static const struct weir_http_refusal no_token = {
 	401, "UNAUTHORIZED",
 	"Authorization: Bearer and the token of this listener's token_file are needed."};
-static const struct weir_http_refusal no_memory = {503, "OUT_OF_MEMORY",
-						   "The agent is out of memory; try again."};
 static const struct weir_http_refusal body_too_large = {
 	413, "BODY_TOO_LARGE", "The body is larger than this listener reads."};
 
@@ -138,7 +136,7 @@ enum MHD_Result weir_http_json_ask(struct weir_http_conn *c)
 	int r;
 
 	if (!b)
-		return weir_http_conn_refuse(c, &no_memory);
+		return weir_http_conn_refuse(c, &weir_http_no_memory);
 	c->batch = b;
 	r = weir_check_json_parse(c->body ? c->body : "", (size_t)c->body_n, &b->question, &e);
 	if (r == -EINVAL || r == -E2BIG) {
@@ -153,7 +151,7 @@ enum MHD_Result weir_http_json_ask(struct weir_http_conn *c)
 	if (!b->calls) {
 		weir_http_json_free(b, false);
 		c->batch = NULL;
-		return weir_http_conn_refuse(c, &no_memory);
+		return weir_http_conn_refuse(c, &weir_http_no_memory);
 	}
 	weir_http_worker_lines(c->port->worker)->of = NULL; /* written over */
 	c->asking = true;

@@ -267,6 +267,15 @@ static struct weir_text proxy_says(const struct weir_http_conn *c, struct weir_h
 	return lines->slot[slot];
 }
 
+static void tell_untrusted(const struct weir_http_conn *c)
+{
+	char who[WEIR_PREFIX_STRLEN];
+
+	if (!atomic_load_explicit(&c->port->listen->told_untrusted, memory_order_relaxed))
+		weir_http_note(c->port->worker, WEIR_HTTP_NOTE_UNTRUSTED, c->port,
+			       weir_prefix_format(&c->peer, who));
+}
+
 bool weir_http_profile_query(struct weir_http_conn *c, const char *method,
 			     struct weir_http_lines *lines, struct weir_prefix *ret_client,
 			     struct weir_l7_query *ret)
@@ -280,13 +289,8 @@ bool weir_http_profile_query(struct weir_http_conn *c, const char *method,
 	if (!c->trusted &&
 	    (lines->n[WEIR_HTTP_SLOT_FOR] || lines->n[WEIR_HTTP_SLOT_METHOD] ||
 	     lines->n[WEIR_HTTP_SLOT_TARGET] || lines->n[WEIR_HTTP_SLOT_FORWARDED_HOST])) {
-		char who[WEIR_PREFIX_STRLEN];
-
 		weir_http_count(&c->port->worker->counters.untrusted_forwarded, 1);
-		if (!atomic_exchange_explicit(&c->port->listen->told_untrusted, true,
-					      memory_order_relaxed))
-			weir_http_note(c->port->worker, WEIR_HTTP_NOTE_UNTRUSTED, c->port,
-				       weir_prefix_format(&c->peer, who));
+		tell_untrusted(c);
 	}
 	if (!find_target(c, method, lines, &q))
 		return false;
