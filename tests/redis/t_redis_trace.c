@@ -115,9 +115,9 @@ static char *patient_script(void)
 {
 	char *text = strdup(weir_redis_script);
 
-	text = replace(text, "'PEXPIRE', name, whole(max(live, 1))",
+	text = replace(text, "'PEXPIRE', name, short(max(live, 1))",
 		       "'PEXPIREAT', name, whole(ceil(now / 1000) + max(live, 1) + 315360000000)");
-	return replace(text, "'PX', whole(live)",
+	return replace(text, "'PX', short(live)",
 		       "'PXAT', whole(ceil(now / 1000) + live + 315360000000)");
 }
 

@@ -227,8 +227,7 @@ static int send_next(struct weir_redis_node *n)
 
 void weir_redis_node_pump(struct weir_redis_node *n)
 {
-	unsigned most = n->s->url.kind == WEIR_REDIS_CLUSTER ? 16 * WEIR_REDIS_CALLS_MAX
-							     : WEIR_REDIS_CALLS_MAX;
+	unsigned most = n->s->calls_max;
 
 	if (n->conn.state != WEIR_REDIS_CONN_READY || !n->first || n->n_calls >= most)
 		return;

@@ -18,7 +18,7 @@
 -- worth nothing. What weir did not write under its keys counts as nothing and is overwritten.
 
 local read, pack = struct.unpack, struct.pack
-local fmod, max, min, ceil = math.fmod, math.max, math.min, math.ceil
+local max, min, ceil = math.max, math.min, math.ceil
 local call, format = redis.call, string.format
 local KEYS, blob = KEYS, ARGV[2]
 local NEVER = -1
@@ -30,13 +30,18 @@ if now == 0 then
 	now = t[1] * 1000000 + t[2]
 end
 
--- Exact, unlike floor(a / b), whose quotient is rounded first.
+-- Exact while a + b <= 2^53: no quotient below a whole number is rounded up to it.
 local function div(a, b)
-	return (a - fmod(a, b)) / b
+	return (a - a % b) / b
 end
 
 local function whole(n)
 	return format('%.0f', n)
+end
+
+-- Milliseconds of at most 14 digits, which is all that .. keeps.
+local function short(n)
+	return n .. ''
 end
 
 -- States of this call by key: loaded once, written once. A state's words are as they are stored; what they mean for a
@@ -44,19 +49,19 @@ end
 local states, dirty = {}, {}
 
 local function changed(s, y)
-	if not s.y then
+	if not s.over then
 		dirty[#dirty + 1] = s
 	end
-	s.y = y -- its numbers decide when the state expires
+	s.over = s.algorithm.idle(s, y) -- when it expires
 end
 
 local function load_words(key, form)
 	local text = redis.pcall('GET', KEYS[key])
 	if type(text) == 'string' and #text == form.bytes then
 		local a, b, c, d = read(form.pack, text)
-		return { a, b, c, d, key = key, algorithm = form, new = false, y = false }
+		return { a, b, c, d, key = key, algorithm = form, new = false, over = false }
 	end
-	return { 0, 0, 0, 0, key = key, algorithm = form, new = true, y = false }
+	return { 0, 0, 0, 0, key = key, algorithm = form, new = true, over = false }
 end
 
 local bucket, queue, fixed, log, sliding = {}, {}, {}, {}, {}
@@ -73,51 +78,52 @@ local algorithms = { [0] = bucket, queue, fixed, log, sliding }
 bucket.pack, bucket.bytes = '<I7I7I7I7', 28
 
 local function bucket_debt(s, y)
-	local count, period, debt = y.a, y.b, y.c
-	if s[2] <= div(debt, period) then
-		debt = min(s[2] * period + min(s[3], period), debt)
+	local period, debt, tokens, part = y.b, y.c, s[2], s[3]
+	if part > period then
+		part = period
+	end
+	if tokens <= (debt - debt % period) / period and tokens * period + part < debt then
+		debt = tokens * period + part
 	end
 	local passed = now - s[1]
 	if passed <= 0 then
 		return debt
 	end
-	if passed > div(debt, count) then
-		return 0
-	end
-	return debt - passed * count
+	local drained = passed * y.a -- inexact only where it is far above any debt
+	return drained < debt and debt - drained or 0
 end
 
 local function bucket_set(s, y, debt)
-	s[1] = max(now, s[1])
-	s[3] = fmod(debt, y.b)
-	s[2] = (debt - s[3]) / y.b
+	local part = debt % y.b
+	if s[1] < now then
+		s[1] = now
+	end
+	s[2], s[3] = (debt - part) / y.b, part
 	s[4] = s[1] + div(debt + y.a - 1, y.a)
 end
 
 function bucket.look(y)
-	local count, period, size, behind = y.a, y.b, y.c, y.behind
+	local count, period, size, behind, cost = y.a, y.b, y.c, y.behind, y.cost
 	local room = size - y.debt
-	local remaining = div(room, period)
+	local remaining = (room - room % period) / period
 	local need = (remaining + 1) * period
-	y.remaining = remaining
-	y.reset = need <= size and behind + div(need - room + count - 1, count) or 0
-	y.retry = 0
-	if y.cost > remaining then
-		if y.cost > div(size, period) then
-			y.retry = NEVER
-		else
-			y.retry = behind + div(y.cost * period - room + count - 1, count)
-		end
+	y.remaining, y.reset, y.retry = remaining, 0, 0
+	if need <= size then
+		need = need - room + count - 1
+		y.reset = behind + (need - need % count) / count
+	end
+	if cost > remaining then
+		y.retry = cost > div(size, period) and NEVER or behind + div(cost * period - room + count - 1, count)
 	end
 end
 
 function bucket.judge(s, y)
-	y.debt, y.behind = bucket_debt(s, y), max(s[1] - now, 0)
+	y.debt = bucket_debt(s, y)
+	y.behind = s[1] > now and s[1] - now or 0
 	bucket.look(y)
 end
 
 function bucket.take(s, y)
-	y.us, y.part = now, 0
 	y.debt = y.debt + y.cost * y.b
 	bucket_set(s, y, y.debt)
 end
@@ -180,7 +186,7 @@ function queue.judge(s, y)
 end
 
 local function queue_ticket(s, y, debt)
-	return max(now, s[1]) + div(debt, y.a), fmod(debt, y.a)
+	return max(now, s[1]) + div(debt, y.a), debt % y.a
 end
 
 function queue.take(s, y)
@@ -210,7 +216,7 @@ fixed.pack, fixed.bytes = '<I7I7', 14
 local function fixed_window(s, y)
 	local e, start, stop = y.edge, 0, 0
 	if not e then
-		start = now - fmod(now, y.b)
+		start = now - now % y.b
 		stop = start + y.b
 	else
 		local i = 1
@@ -223,7 +229,7 @@ local function fixed_window(s, y)
 	if s[1] < stop then
 		y.ends, y.count = stop, 0
 	else
-		y.ends, y.count = s[1], min(s[2], y.a)
+		y.ends, y.count = s[1], s[2] < y.a and s[2] or y.a
 	end
 end
 
@@ -243,7 +249,6 @@ function fixed.judge(s, y)
 end
 
 function fixed.take(s, y)
-	y.us, y.part = now, 0
 	y.count = y.count + y.cost
 	s[1], s[2] = y.ends, y.count
 end
@@ -294,9 +299,9 @@ end
 
 function sliding.look(y)
 	local ticks, start = y.ticks, y.index * y.b
-	local e = div(max(now, start) - start, y.c)
-	local used, all = y.current * ticks + y.previous * (ticks - e), y.a * ticks
-	local remaining = used < all and div(all - used, ticks) or 0
+	local e = now > start and div(now - start, y.c) or 0
+	local left = y.a * ticks - (y.current * ticks + y.previous * (ticks - e))
+	local remaining = left > 0 and (left - left % ticks) / ticks or 0
 	y.remaining = remaining
 	y.reset = remaining < y.a and start + sliding_when(y, remaining + 1) - now or 0
 	y.retry = 0
@@ -308,8 +313,13 @@ end
 -- Counts above a smaller plan's limit are kept for the bigger one, and mean the limit.
 local function sliding_view(s, y)
 	y.index, y.current, y.previous = sliding_roll(s, y)
-	y.current, y.previous = min(y.current, y.a), min(y.previous, y.a)
-	y.ticks = div(y.b + y.c - 1, y.c)
+	if y.current > y.a then
+		y.current = y.a
+	end
+	if y.previous > y.a then
+		y.previous = y.a
+	end
+	y.ticks = y.c == 1 and y.b or div(y.b + y.c - 1, y.c)
 end
 
 function sliding.judge(s, y)
@@ -318,7 +328,6 @@ function sliding.judge(s, y)
 end
 
 function sliding.take(s, y)
-	y.us, y.part = now, 0
 	s[1], s[2], s[3] = sliding_roll(s, y)
 	s[2] = s[2] + y.cost
 	y.current = y.current + y.cost
@@ -353,7 +362,7 @@ function log.load(key)
 		call('DEL', name)
 		n = 0
 	end
-	local s = { name = name, n = n, oldest = 0, newest = 0, key = key, algorithm = log, new = n == 0, y = false }
+	local s = { name = name, n = n, oldest = 0, newest = 0, key = key, algorithm = log, new = n == 0, over = false }
 	if n > 0 then
 		s.oldest, s.newest = log_at(s, 0), log_at(s, -1)
 	end
@@ -480,21 +489,21 @@ local function read_fresh(at)
 	return z, at
 end
 
-local function read_layer(at)
-	local key, number, flags, cost, a, b, c
-	key, number, flags, cost, a, b, c, at = read('<I2I1I1I7I7I7I7', blob, at)
-	local y = {
-		algorithm = algorithms[number], state = false, key = key, cost = cost, a = a, b = b, c = c,
-		monitor = false, admitted = false, charged = false, more = false,
-		remaining = 0, reset = 0, retry = 0, delay = 0, us = 0, part = 0,
-	}
+-- Layers are read into the tables of the request before: a new one costs more than all that is worked out in it.
+local function read_layer(at, y)
+	local key, number, flags
+	key, number, flags, y.cost, y.a, y.b, y.c, at = read('<I2I1I1I7I7I7I7', blob, at)
+	y.algorithm = algorithms[number]
+	y.state = state_of(key, y.algorithm)
+	y.admitted, y.charged, y.instead, y.more, y.delay = false, false, false, false, false
+	y.remaining, y.reset, y.retry = 0, 0, 0
+	y.monitor, y.turn_now, y.newest, y.us, y.edge, y.fresh = false, false, false, false, false, false
 	if flags == 0 then
-		return y, at
+		return at
 	end
 	y.monitor, y.turn_now, y.newest = flag(flags, MONITOR), flag(flags, TURN_NOW), flag(flags, NEWEST)
 	if flag(flags, CHARGED) then
 		y.us, y.part, at = read('<I7I7', blob, at)
-		y.give_back = true
 	end
 	if flag(flags, CALENDAR) then
 		local e = {}
@@ -504,35 +513,34 @@ local function read_layer(at)
 	if flag(flags, FRESH) then
 		y.fresh, at = read_fresh(at)
 	end
-	return y, at
+	return at
 end
 
 -- A key that the client chose and that has no state must be worth one of its address's new keys; else the stand-in.
 local function welcome(y)
 	local z = y.fresh
-	if is_live(state_of(y.key, y.algorithm), y) then
-		y.fresh = nil
+	if is_live(y.state, y) then
+		y.fresh = false
 		return
 	end
 	z.state = state_of(z.key, bucket)
 	bucket.judge(z.state, z)
 	if z.retry ~= 0 then
-		y.key, y.instead, y.fresh = z.instead, true, nil
+		y.state, y.instead, y.fresh = state_of(z.instead, y.algorithm), true, false
 	end
 end
 
-local function judge(layers)
+local function judge(layers, n)
 	local admitted = true
-	for i = 1, #layers do
+	for i = 1, n do
 		local y = layers[i]
 		if y.fresh then
 			welcome(y)
 		end
-		local s = state_of(y.key, y.algorithm)
-		y.state = s
-		y.algorithm.judge(s, y)
-		y.admitted = y.retry == 0
-		if not y.admitted and not y.monitor then
+		y.algorithm.judge(y.state, y)
+		if y.retry == 0 then
+			y.admitted = true
+		elseif not y.monitor then
 			admitted = false
 		end
 	end
@@ -545,8 +553,8 @@ local function take(s, y)
 	changed(s, y)
 end
 
-local function charge(layers, admitted)
-	for i = 1, #layers do
+local function charge(layers, n, admitted)
+	for i = 1, n do
 		local y = layers[i]
 		if y.cost > 0 and y.admitted and (admitted or y.monitor) then
 			local delay = y.delay
@@ -563,15 +571,14 @@ local function charge(layers, admitted)
 	end
 end
 
-local function give_back(layers)
-	for i = 1, #layers do
+local function give_back(layers, n)
+	for i = 1, n do
 		local y = layers[i]
-		if y.give_back then
-			local z = y.fresh
-			if z and not is_live(state_of(y.key, y.algorithm), y) then
-				y.key, y.instead = z.instead, true
+		if y.us then
+			if y.fresh and not is_live(y.state, y) then
+				y.state, y.instead = state_of(y.fresh.instead, y.algorithm), true
 			end
-			local s = state_of(y.key, y.algorithm)
+			local s = y.state
 			y.charged = y.algorithm == queue
 			if not s.new then
 				y.charged = not y.algorithm.refund(s, y)
@@ -581,14 +588,14 @@ local function give_back(layers)
 	end
 end
 
-local function forget(layers)
-	for i = 1, #layers do
+local function forget(layers, n)
+	for i = 1, n do
 		local y = layers[i]
-		local s = state_of(y.key, y.algorithm)
+		local s = y.state
 		y.charged = is_live(s, y)
 		s.gone = true
-		call('DEL', KEYS[y.key])
-		states[y.key] = nil
+		call('DEL', KEYS[s.key])
+		states[s.key] = nil
 	end
 end
 
@@ -596,30 +603,35 @@ local reply, n_reply = { pack('<I7', now) }, 1
 local function say(y)
 	local flags = (y.admitted and 1 or 0) + (y.charged and 2 or 0) + (y.instead and 4 or 0)
 	n_reply = n_reply + 1
-	if y.more or y.delay > 0 then
-		reply[n_reply] = pack('<I1I7I7I7I7I7I7', flags + 8, y.remaining, y.reset, y.retry, y.delay,
-			y.more and y.us or now, y.part)
+	if y.more or y.delay then
+		reply[n_reply] = pack('<I1I7I7I7I7I7I7', flags + 8, y.remaining, y.reset, y.retry, y.delay or 0,
+			y.more and y.us or now, y.more and y.part or 0)
 	else
 		reply[n_reply] = pack('<I1I7I7I7', flags, y.remaining, y.reset, y.retry)
 	end
 end
 
-local at, size = 1, #blob
+local at, size, layers = 1, #blob, {}
 while at <= size do
-	local op, n, layers, admitted = 0, 0, {}, true
+	local op, n, admitted = 0, 0, true
 	op, n, at = read('<I1I1', blob, at)
 	for i = 1, n do
-		layers[i], at = read_layer(at)
+		local y = layers[i]
+		if not y then
+			y = {}
+			layers[i] = y
+		end
+		at = read_layer(at, y)
 	end
 	if op <= 1 then
-		admitted = judge(layers)
+		admitted = judge(layers, n)
 		if op == 0 then
-			charge(layers, admitted)
+			charge(layers, n, admitted)
 		end
 	elseif op == 2 then
-		give_back(layers)
+		give_back(layers, n)
 	else
-		forget(layers)
+		forget(layers, n)
 	end
 	n_reply = n_reply + 1
 	reply[n_reply] = admitted and '\1' or '\0'
@@ -632,15 +644,15 @@ for i = 1, #dirty do
 	local s = dirty[i]
 	if not s.gone then
 		local form, name = s.algorithm, KEYS[s.key]
-		local live = ceil((form.idle(s, s.y) - now) / 1000)
+		local live = ceil((s.over - now) / 1000)
 		if form == log then
 			if s.n > 0 then
-				call('PEXPIRE', name, whole(max(live, 1)))
+				call('PEXPIRE', name, short(max(live, 1)))
 			end
 		elseif live <= 0 then
 			call('DEL', name)
 		else
-			call('SET', name, pack(form.pack, s[1], s[2], s[3], s[4]), 'PX', whole(live))
+			call('SET', name, pack(form.pack, s[1], s[2], s[3], s[4]), 'PX', short(live))
 		end
 	end
 end

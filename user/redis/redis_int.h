@@ -28,7 +28,8 @@ struct weir_redis_node;
 
 #define WEIR_REDIS_CONNECT_NS  2000000000ull /* resolving, connecting and the greeting together */
 #define WEIR_REDIS_BACKOFF_NS  20000000ull   /* the first; doubles up to the probe's interval */
-#define WEIR_REDIS_CALLS_MAX   4   /* under way to a node; more is gained by larger calls */
+#define WEIR_REDIS_CALLS_LEAST 4   /* under way to a node; more is gained by larger calls */
+#define WEIR_REDIS_UNDER_WAY   64  /* … or decisions, if calls are small */
 #define WEIR_REDIS_KEYS_MAX    512 /* of a call */
 #define WEIR_REDIS_TRIES_MAX   5   /* redirections and re-loads of one item */
 #define WEIR_REDIS_SLOTS       16384
@@ -287,6 +288,7 @@ struct weir_redis {
 	struct weir_redis_job *oldest, *newest; /* by deadline */
 	struct weir_redis_job *spare_jobs;
 	size_t n_jobs;
+	unsigned calls_max;
 	struct event *flush, *deadline, *tick;
 	bool flush_due, deadline_due;
 	__u64 turn_ns; /* when this turn's first decision came; while flush is due */

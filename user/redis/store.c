@@ -597,6 +597,11 @@ static int set_up(struct weir_redis *s, const struct weir_redis_options *o, stru
 			return r;
 	}
 	s->pack.prefix = s->prefix;
+	/* Small calls, as a Cluster's slots make them, need more under way. */
+	s->calls_max = s->url.kind == WEIR_REDIS_CLUSTER ? WEIR_REDIS_UNDER_WAY
+							 : WEIR_REDIS_UNDER_WAY / o->batch_max;
+	if (s->calls_max < WEIR_REDIS_CALLS_LEAST)
+		s->calls_max = WEIR_REDIS_CALLS_LEAST;
 	(void)snprintf(s->name, sizeof(s->name), "weir-%s", WEIR_VERSION);
 	s->flush = event_new(s->base, -1, 0, flush, s);
 	s->deadline = evtimer_new(s->base, deadline, s);
