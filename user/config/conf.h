@@ -111,6 +111,7 @@ struct weir_conf {
 	struct weir_conf_limit *limits;
 	size_t n_limits;
 	struct weir_conf_request request;
+	struct weir_conf_store store;
 };
 
 /* All that is wrong with a file, in the order of its lines. */

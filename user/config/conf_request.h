@@ -5,6 +5,7 @@
 #ifndef WEIR_USER_CONF_REQUEST_H
 #define WEIR_USER_CONF_REQUEST_H
 
+#include "user/config/conf_store.h"
 #include "user/config/conf_types.h"
 #include "user/l7/key.h"
 #include "user/l7/path.h"
