@@ -12,6 +12,7 @@
 #define WEIR_TESTS_PROXY_TEST_H
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <netinet/in.h>
@@ -617,11 +618,41 @@ static void an_agent_that_is_away_is_what_the_switch_says(void **state)
 	spend(&stand.open, "127.0.2.32", "/limited/a");
 }
 
+/* A thread may go on for a moment after the signal was sent. */
+static bool is_stopped(pid_t pid)
+{
+	char path[64], line[512];
+	struct dirent *e;
+	bool all = true;
+	DIR *d;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	d = opendir(path);
+	assert_non_null(d);
+	while ((e = readdir(d)) && all) {
+		char stat[400];
+		const char *at;
+		FILE *f;
+
+		if (e->d_name[0] == '.')
+			continue;
+		(void)snprintf(stat, sizeof(stat), "%s/%s/stat", path, e->d_name);
+		f = fopen(stat, "re");
+		at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+		all = at && strncmp(at, ") T", 3) == 0;
+		if (f)
+			(void)fclose(f);
+	}
+	(void)closedir(d);
+	return all;
+}
+
 static void an_agent_that_hangs_is_what_the_switch_says(void **state)
 {
 	(void)state; /* stand */
 	spend(&stand.closed, "127.0.2.33", "/limited/a");
 	assert_int_equal(kill(stand.agent.pid, SIGSTOP), 0);
+	assert_true(wait_for(is_stopped(stand.agent.pid), PROXY_WAIT_MS));
 	for (int i = 0; i < 2; i++) {
 		assert_open("stopped");
 		assert_closed("stopped");
