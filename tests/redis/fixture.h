@@ -96,6 +96,7 @@ struct ask {
 	struct weir_store_layer y[4];
 	int r;
 	uint64_t began_ns, ended_ns;
+	void *owner; /* the test's */
 };
 
 static inline void ask_done(struct weir_store_request *q, int r, void *data)

@@ -412,7 +412,9 @@ static void give_up(struct weir_redis_job *j, int r)
 					late_sent ? WEIR_REDIS_ERROR_REPLY : WEIR_REDIS_ERROR_QUEUE,
 					1,
 					late_sent ? "no reply in time"
-						  : "requests wait too long for their turn");
+					: late->conn.state == WEIR_REDIS_CONN_READY
+						? "requests wait too long for their turn"
+						: "no connection in time");
 }
 
 static void deadline(evutil_socket_t fd, short what, void *arg)
