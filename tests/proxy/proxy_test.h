@@ -5,7 +5,8 @@
  *	client 127.0.2.N ──► proxy ──► application (a thread of the test)
  *	                       └──► agent (a process), which can be stopped, or made slow by SIGSTOP
  *
- * Two proxies run, one that lets requests pass while the agent is away (open), one that does not (closed). Each test is a
+ * Two proxies run, one that lets requests pass while the agent is away (open, asks by TCP), one that does not (closed, by a
+ * Unix socket). Each test is a
  * client of its own, so that none spends another's budget.
  */
 #ifndef WEIR_TESTS_PROXY_TEST_H
@@ -47,7 +48,7 @@
 struct stand {
 	struct app app;
 	struct agent agent;
-	char agent_where[64];
+	char agent_where[64], agent_unix[96]; /* of open; of closed */
 	char conf[4096];
 	struct proxy open, closed;
 };
@@ -188,11 +189,13 @@ static int set_up(void **state)
 		r = agent_prepare(&stand.agent);
 	if (r < 0)
 		return r;
+	(void)snprintf(stand.agent_unix, sizeof(stand.agent_unix), "%s/sock", stand.agent.dir);
 	(void)snprintf(stand.conf, sizeof(stand.conf),
 		       "http:\n"
 		       "  threads: 2\n"
 		       "  listeners:\n"
 		       "    - {listen: \"%s\", profile: %s%s}\n"
+		       "    - {listen: \"unix:%s\", profile: %s}\n"
 		       "    - {listen: \"127.0.0.1:0\", profile: metrics}\n"
 		       "  proxy_headers: {user: X-Weir-User, plan: X-Plan, cost: X-Cost}\n"
 		       "plans: [free, pro]\n"
@@ -209,7 +212,8 @@ static int set_up(void **state)
 		       "algorithm: sliding-window-log, limit: %d, window: 1h}\n"
 		       "  - {name: watched, match: {path: /watched}, key: ip, mode: monitor, "
 		       "algorithm: sliding-window-log, limit: 1, window: 1h}\n",
-		       stand.agent_where, profile, trusted, LIMIT, LIMIT, LIMIT, LIMIT);
+		       stand.agent_where, profile, trusted, stand.agent_unix, profile, LIMIT, LIMIT,
+		       LIMIT, LIMIT);
 	r = try_start(&stand.open, false);
 	if (r == 0)
 		r = try_start(&stand.closed, true);

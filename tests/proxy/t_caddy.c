@@ -21,7 +21,7 @@ static int write_main(const char *dir)
 static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed)
 {
 	static const char pass[] = "and they get 503)\n\t\t\t\timport app\n";
-	char site[80], agent[80], app[80], conf[160], log[160], home[160], data[160], config[160];
+	char site[80], agent[128], app[80], conf[160], log[160], home[160], data[160], config[160];
 	const struct proxy_change changes[] = {
 		{"http://:80 {", site},
 		{"reverse_proxy 127.0.0.1:9470 {", agent},
@@ -35,7 +35,8 @@ static int start_proxy(struct proxy *p, const char *dir, const char *where, bool
 	int r;
 
 	(void)snprintf(site, sizeof(site), "http://%s {", strchr(where, ':')); /* of any host */
-	(void)snprintf(agent, sizeof(agent), "reverse_proxy %s {", stand.agent_where);
+	(void)snprintf(agent, sizeof(agent), "reverse_proxy %s%s {", closed ? "unix/" : "",
+		       closed ? stand.agent_unix : stand.agent_where);
 	(void)snprintf(app, sizeof(app), "reverse_proxy %s {", stand.app.where);
 	(void)snprintf(log, sizeof(log), "%s/log", dir);
 	(void)snprintf(home, sizeof(home), "HOME=%s", dir);

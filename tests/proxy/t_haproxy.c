@@ -11,7 +11,7 @@ static const char *const profile = "haproxy-spoe", *const program = "haproxy";
 static int write_files(const char *dir, const char *where, bool closed, int bufsize)
 {
 	static const char refuse[] = "# http-request return status 503";
-	char bind[80], spoe[200], agent[80], app[80], conf[160], first[80];
+	char bind[80], spoe[200], agent[128], app[80], conf[160], first[80];
 	const struct proxy_change cfg[] = {
 		{"defaults\n", first},
 		{"bind :80 #", bind},
@@ -30,7 +30,8 @@ static int write_files(const char *dir, const char *where, bool closed, int bufs
 	(void)snprintf(first, sizeof(first), "global\n\ttune.bufsize %d\ndefaults\n", bufsize);
 	(void)snprintf(bind, sizeof(bind), "bind %s #", where);
 	(void)snprintf(spoe, sizeof(spoe), "%s/weir-spoe.conf", dir);
-	(void)snprintf(agent, sizeof(agent), "server weir %s ", stand.agent_where);
+	(void)snprintf(agent, sizeof(agent), "server weir %s%s ", closed ? "unix@" : "",
+		       closed ? stand.agent_unix : stand.agent_where);
 	(void)snprintf(app, sizeof(app), "server app %s ", stand.app.where);
 	(void)snprintf(conf, sizeof(conf), "%s/haproxy.cfg", dir);
 	r = proxy_file("docs/proxies/haproxy.cfg", conf, cfg);

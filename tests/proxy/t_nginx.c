@@ -27,7 +27,7 @@ static int write_main(const char *dir)
 
 static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed)
 {
-	char listen[96], agent[80], app[80], conf[160], log[160];
+	char listen[96], agent[128], app[80], conf[160], log[160];
 	const struct proxy_change changes[] = {
 		{"listen 80 default_server;", listen},
 		{"server 127.0.0.1:9470;", agent},
@@ -40,7 +40,8 @@ static int start_proxy(struct proxy *p, const char *dir, const char *where, bool
 	int r;
 
 	(void)snprintf(listen, sizeof(listen), "listen %s default_server;", where);
-	(void)snprintf(agent, sizeof(agent), "server %s;", stand.agent_where);
+	(void)snprintf(agent, sizeof(agent), "server %s%s;", closed ? "unix:" : "",
+		       closed ? stand.agent_unix : stand.agent_where);
 	(void)snprintf(app, sizeof(app), "proxy_pass http://%s;", stand.app.where);
 	(void)snprintf(conf, sizeof(conf), "%s/weir.conf", dir);
 	(void)snprintf(log, sizeof(log), "%s/log", dir);
