@@ -179,12 +179,26 @@ static int each_method(struct search *s, const struct weir_rule *rule,
 	return r;
 }
 
+/* Is there always such a key where the address is known? */
+static bool is_always(const struct weir_key_choice *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (c->part[i].kind != WEIR_KEY_IP && c->part[i].kind != WEIR_KEY_ENDPOINT &&
+		    c->part[i].kind != WEIR_KEY_METHOD && c->part[i].kind != WEIR_KEY_GLOBAL)
+			return false;
+	return true;
+}
+
 /* All choices, and the address where it may stand in for them. */
 static int each_choice(struct search *s, const struct weir_rule *rule)
 {
 	static const struct weir_key_choice ip = {.part = {{.kind = WEIR_KEY_IP}}, .n = 1};
-	bool stands_in = rule->key->missing == WEIR_KEY_MISSING_IP || rule->has_fresh;
+	bool stands_in = rule->key->missing == WEIR_KEY_MISSING_IP;
 	int r = 0;
+
+	for (size_t i = 0; i < rule->key->n; i++)
+		stands_in &= !is_always(&rule->key->choice[i]);
+	stands_in |= rule->has_fresh;
 
 	for (size_t i = 0; r >= 0 && i < rule->key->n; i++) {
 		const struct weir_key_choice *c = &rule->key->choice[i];
