@@ -309,7 +309,7 @@ static void read_expiry(struct trace *t, size_t l, size_t client)
 	char key[128];
 	long long ms;
 
-	assert_true(weir_redis_layer_key("weir:", y.limit, y.key, y.key, key, sizeof(key)) > 0);
+	assert_true(weir_redis_layer_key("weir:", y.limit, y.tag, y.key, key, sizeof(key)) > 0);
 	ms = redis_int(t->c, "PEXPIRETIME %s", key);
 	if (ms == -1)
 		fail_msg("step %zu: the state of limit %zu never expires", t->step, l);
@@ -362,7 +362,8 @@ static void make_question(struct trace *t, struct question *w)
 		set_calendar(t, y);
 		y->turn_now = pick(t, 4) == 0;
 		if (pick(t, 6) == 0 && n == 1) {
-			struct weir_store_layer z = request_layer(y->limit, CLIENTS + client, 1);
+			struct weir_store_layer z =
+				request_layer(y->limit, CLIENTS + client / 2, 1);
 
 			y->fresh = &t->fresh;
 			memcpy(y->instead, z.key, sizeof(y->instead));
@@ -389,10 +390,11 @@ static void note(struct trace *t, const struct question *w)
 			changed_plan[l][c] = true;
 		if (!y->fresh)
 			continue;
-		read_expiry(t, l, c + CLIENTS);
-		read_expiry(t, LIMITS, c + CLIENTS);
+		c = CLIENTS + c / 2;
+		read_expiry(t, l, c);
+		read_expiry(t, LIMITS, c);
 		if (y->limit == &t->limit[l][1])
-			changed_plan[l][c + CLIENTS] = true;
+			changed_plan[l][c] = true;
 	}
 }
 

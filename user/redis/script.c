@@ -99,9 +99,9 @@ static char *base64(char *to, const __u8 *from, size_t n)
 }
 
 /* What decides where a state lives. */
-static const __u8 *tag_of(const struct weir_store_layer *y)
+static const __u8 *tag_of(const __u8 *tag, const __u8 *key)
 {
-	return y->key;
+	return tag[0] | tag[1] | tag[2] ? tag : key;
 }
 
 int weir_redis_layer_key(const char *prefix, const struct weir_store_limit *l, const __u8 *tag,
@@ -118,7 +118,7 @@ int weir_redis_layer_key(const char *prefix, const struct weir_store_limit *l, c
 	to = base64(to, l->identity.byte, IDENTITY_TEXT);
 	*to++ = ':';
 	*to++ = '{';
-	to = base64(to, tag, TAG_BYTES);
+	to = base64(to, tag_of(tag, key), WEIR_STORE_TAG_BYTES);
 	*to++ = '}';
 	to = base64(to, key, WEIR_STORE_KEY_BYTES);
 	*to = '\0';
@@ -152,7 +152,9 @@ __u16 weir_redis_layer_slot(const struct weir_store_layer *y)
 {
 	char text[8];
 
-	return weir_redis_slot(text, (size_t)(base64(text, tag_of(y), TAG_BYTES) - text));
+	return weir_redis_slot(text,
+			       (size_t)(base64(text, tag_of(y->tag, y->key), WEIR_STORE_TAG_BYTES) -
+					text));
 }
 
 /* --- arguments --------------------------------------------------------------------------------------------------- */
@@ -255,9 +257,15 @@ static void put_numbers(struct weir_redis_text *t, const struct weir_store_limit
 /* The asker's window and its neighbours: the server's clock chooses. */
 static void put_edges(struct weir_redis_text *t, const struct weir_store_layer *y)
 {
+	const struct weir_calendar *c = y->limit->calendar;
 	__u64 length = y->end_us - y->start_us;
 	__u64 before = y->start_us > length ? y->start_us - length : 0, after = y->end_us + length;
+	__u64 other;
 
+	if (c && y->start_us)
+		(void)weir_calendar_window(c, y->start_us - 1, &before, &other); /* ends: as long */
+	if (c)
+		(void)weir_calendar_window(c, y->end_us, &other, &after);
 	put(t, before, NUMBER_BYTES);
 	put(t, y->start_us, NUMBER_BYTES);
 	put(t, y->end_us, NUMBER_BYTES);
@@ -276,10 +284,11 @@ static int add_layer(struct weir_redis_pack *p, const struct weir_store_request 
 
 	if (!weir_redis_limit_fits(y->limit))
 		return -ERANGE;
-	key = key_number(p, y->limit, tag_of(y), instead ? y->instead : y->key);
+	key = instead ? key_number(p, y->limit, y->instead_tag, y->instead)
+		      : key_number(p, y->limit, y->tag, y->key);
 	if (fresh) {
-		fresh_key = key_number(p, y->fresh, tag_of(y), y->instead);
-		stand_in = key_number(p, y->limit, tag_of(y), y->instead);
+		fresh_key = key_number(p, y->fresh, y->instead_tag, y->instead);
+		stand_in = key_number(p, y->limit, y->instead_tag, y->instead);
 	}
 	if (!key || (fresh && (!fresh_key || !stand_in)) ||
 	    text_room(&p->blob, 20 * NUMBER_BYTES) < 0)

@@ -15,6 +15,7 @@
 
 #define WEIR_STORE_LAYERS_MAX 64 /* of one request */
 #define WEIR_STORE_KEY_BYTES  16
+#define WEIR_STORE_TAG_BYTES  3
 
 enum weir_request_algorithm {
 	WEIR_REQUEST_TOKEN_BUCKET,
@@ -24,6 +25,8 @@ enum weir_request_algorithm {
 	WEIR_REQUEST_SLIDING_COUNTER,
 	WEIR_REQUEST_ALGORITHM_MAX
 };
+
+struct weir_calendar;
 
 /* Names the state of a limit: changed numbers keep it, anything else in it begins empty. */
 struct weir_store_identity {
@@ -47,6 +50,10 @@ struct weir_store_limit {
 		struct weir_request_bucket bucket; /* both buckets */
 	};
 	__u64 window_us; /* fixed window; 0: a calendar's, the layer gives the bounds */
+	/* Of a calendar window, the caller's, or NULL: a store with a clock of its own finds the neighbours of the
+	 * layer's window there; without it they are taken to be as long.
+	 */
+	const struct weir_calendar *calendar;
 };
 
 #define WEIR_STORE_LOG_MAX 1000000 /* limit of a sliding log: 8 MB for one client */
@@ -77,6 +84,10 @@ struct weir_store_layer {
 	 */
 	const struct weir_store_limit *fresh;
 	__u8 instead[WEIR_STORE_KEY_BYTES];
+	/* Keyed hashes of the client that @key and @instead are about (its address, if that is in the key), always the
+	 * same for a key: states of one client live on one node of a Cluster. Zeros: of the key's own bytes.
+	 */
+	__u8 tag[WEIR_STORE_TAG_BYTES], instead_tag[WEIR_STORE_TAG_BYTES];
 
 	/* Of the state after the decision: charged or not. retry_after_us is 0 where the layer admits. */
 	struct weir_request_answer answer;
