@@ -197,8 +197,7 @@ struct weir_l7_worker {
 	struct weir_l7_job *late; /* that the store still has, and no call waits for */
 	__u64 serial;		  /* of the question */
 	struct weir_l7_asked asked;
-	struct weir_l7_known_key known[WEIR_RULES_CLASSES_MAX]; /* of this question */
-	struct weir_key_memo memo;				/* of former ones */
+	struct weir_l7_known_key known[WEIR_RULES_CLASSES_MAX];
 	struct weir_path path;
 	char method[WEIR_METHOD_MAX + 1], host[WEIR_HOST_MAX + 1], api_key[WEIR_KEY_QUERY_MAX];
 	struct weir_answer answer;

@@ -10,8 +10,10 @@
 #include "user/base/str.h"
 #include "user/l7/path.h"
 
-_Static_assert(sizeof(((struct weir_key_memo *)NULL)->key) == crypto_shorthash_siphashx24_KEYBYTES,
-	       "SipHash's key");
+#define SIPHASH_KEY crypto_shorthash_siphashx24_KEYBYTES
+
+_Static_assert(WEIR_KEY_SECRET >= SIPHASH_KEY, "SipHash's key");
+_Static_assert(WEIR_KEY_BYTES == crypto_shorthash_siphashx24_BYTES, "SipHash's longer hash");
 _Static_assert(WEIR_KEY_BYTES == crypto_generichash_BYTES_MIN, "BLAKE2b's shortest hash");
 
 #define VERSION 1
@@ -294,9 +296,10 @@ int weir_key_feed(const struct weir_key_spec *spec, const struct weir_key_choice
 
 /* --- hashing ---- */
 
-/* The input in one piece while it is short, as it nearly always is: then one call hashes it, or the memo knows it. */
+/* The input in one piece while it is short, as it nearly always is: SipHash takes no other. */
 struct input {
-	unsigned char byte[512]; /* the secret first */
+	const unsigned char *secret;
+	unsigned char byte[512];
 	size_t n;
 	bool is_long;
 	int r;
@@ -314,34 +317,11 @@ static void gather(void *arg, const void *bytes, size_t n)
 	}
 	if (!in->is_long) {
 		in->is_long = true;
-		in->r |= crypto_generichash_init(&in->state, NULL, 0, WEIR_KEY_BYTES);
+		in->r |= crypto_generichash_init(&in->state, in->secret, WEIR_KEY_SECRET,
+						 WEIR_KEY_BYTES);
 		in->r |= crypto_generichash_update(&in->state, in->byte, in->n);
 	}
 	in->r |= crypto_generichash_update(&in->state, bytes, n);
-}
-
-static int hash_short(const struct input *in, unsigned char *ret)
-{
-	return crypto_generichash(ret, WEIR_KEY_BYTES, in->byte, in->n, NULL, 0);
-}
-
-static int hash_known(const struct input *in, struct weir_key_memo *memo, unsigned char *ret)
-{
-	__u64 tag[2];
-	size_t i;
-	int r;
-
-	(void)crypto_shorthash_siphashx24((unsigned char *)tag, in->byte + WEIR_KEY_SECRET,
-					  in->n - WEIR_KEY_SECRET, memo->key);
-	i = tag[0] & (WEIR_KEY_MEMO - 1);
-	if (memo->known[i].tag[0] != tag[0] || memo->known[i].tag[1] != tag[1]) {
-		r = hash_short(in, memo->known[i].byte);
-		if (r < 0)
-			return r;
-		memcpy(memo->known[i].tag, tag, sizeof(tag));
-	}
-	memcpy(ret, memo->known[i].byte, WEIR_KEY_BYTES);
-	return 0;
 }
 
 static bool client_chosen(const struct weir_key_choice *choice)
@@ -377,19 +357,18 @@ static int hash_choice(const struct weir_key_spec *spec, const struct weir_key_c
 	struct input in;
 	int r;
 
-	in.n = WEIR_KEY_SECRET;
+	in.secret = context->secret;
+	in.n = WEIR_KEY_SECRET - SIPHASH_KEY;
+	memcpy(in.byte, context->secret + SIPHASH_KEY, in.n); /* the rest of it goes in front */
 	in.is_long = false;
 	in.r = 0;
-	memcpy(in.byte, context->secret, WEIR_KEY_SECRET);
 	r = feed_choice(spec, choice, context, request, gather, &in);
 	if (r < 0)
 		return r;
 	if (in.is_long)
 		in.r |= crypto_generichash_final(&in.state, ret->byte, sizeof(ret->byte));
-	else if (request->memo)
-		in.r = hash_known(&in, request->memo, ret->byte);
 	else
-		in.r = hash_short(&in, ret->byte);
+		in.r = crypto_shorthash_siphashx24(ret->byte, in.byte, in.n, in.secret);
 	ret->client_chosen = client_chosen(choice);
 	ret->fallback = false;
 	return in.r < 0 ? -EIO : 0;

@@ -2,10 +2,11 @@
 /* What a request is counted by: 16 bytes made from parts of it. Parts are parsed once from the configuration; a key is
  * built per request and limit, by the rules.
  *
- * What is hashed (BLAKE2b, 16 bytes, with the secret in front: one block less than its keyed mode): one byte version; per part a byte kind (of an endpoint another one: is it a
- * limit's name?), a u16 length and the name (of an endpoint the method), a u32 length and the value; little endian. Different lists of parts are thus different inputs, whatever stands in
- * them, and neither a token nor a user agent is kept. The key is that of the client alone: a store adds the
- * identity of the limit's state.
+ * What is hashed, with the secret, to 16 bytes: one byte version; per part a byte kind (of an endpoint another one: is it
+ * a limit's name?), a u16 length and the name (of an endpoint the method), a u32 length and the value; little endian.
+ * SipHash-2-4 takes up to 512 bytes of it (a tenth of BLAKE2b's cost), keyed BLAKE2b what is longer. Different lists of
+ * parts are thus different inputs, whatever stands in them, and neither a token nor a user agent is kept. The key is that
+ * of the client alone: a store adds the identity of the limit's state.
  *
  * Values, and when a part is there:
  *   ip          the address, cut to the limit's prefix length; if an address is known
@@ -82,18 +83,6 @@ struct weir_key_context {
 	size_t n_api_key;
 };
 
-/* Hashes that were made lately: who asks again is recognised by a hash that is a tenth as dear. For one thread and one
- * secret; all zero but @key, which is random.
- */
-#define WEIR_KEY_MEMO 4096 /* a power of two */
-struct weir_key_memo {
-	unsigned char key[16];
-	struct {
-		__u64 tag[2]; /* of the same input; 0: free */
-		unsigned char byte[WEIR_KEY_BYTES];
-	} known[WEIR_KEY_MEMO];
-};
-
 struct weir_key_request {
 	const struct weir_header_list *headers;
 	const struct weir_prefix *client; /* NULL: no address is known */
@@ -105,7 +94,6 @@ struct weir_key_request {
 	struct weir_text endpoint; /* the pattern that matched as text, or the limit's name */
 	bool endpoint_is_limit;
 	struct weir_text api_key, token; /* known already; n = 0: to be looked for */
-	struct weir_key_memo *memo;	 /* NULL: none */
 };
 
 struct weir_key {

@@ -97,7 +97,6 @@ void weir_l7_read(struct weir_l7_worker *w, const struct weir_rules *rules,
 	a->rule.headers = a->key.headers = query->headers;
 	a->rule.client = a->key.client = query->client;
 	a->key.user = query->user;
-	a->key.memo = &w->memo;
 	a->bad = read_request(w, rules, query);
 	if (!a->bad)
 		read_who(w, rules, query);

@@ -2,7 +2,6 @@
 /* Workers: the rules as one thread holds them, and pools of calls and jobs, so that a check allocates nothing once the
  * pools are warm. Called by user/http for each of its threads, and by the agent for its own questions.
  */
-#include <sodium.h>
 #include <string.h>
 
 #include "user/l7/engine_int.h"
@@ -23,7 +22,6 @@ int weir_l7_worker_new(struct weir_l7 *l7, struct event_base *base, struct weir_
 		free(w);
 		return r;
 	}
-	randombytes_buf(w->memo.key, sizeof(w->memo.key));
 	w->l7 = l7;
 	w->base = base;
 	pthread_mutex_lock(&l7->lock);
