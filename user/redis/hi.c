@@ -41,6 +41,12 @@ static redisSSLContext *tls_context(const struct weir_hi_tls *t, const char *nam
 	return c;
 }
 
+int weir_redis_tls_check(struct weir_error *e)
+{
+	(void)e;
+	return 0;
+}
+
 static int copy_path(const char *from, char **ret)
 {
 	*ret = from ? strdup(from) : NULL;
@@ -98,15 +104,20 @@ static int start_tls(struct redisAsyncContext *ac, struct weir_hi_tls *t, const 
 	return r;
 }
 #else
+int weir_redis_tls_check(struct weir_error *e)
+{
+	return weir_error_set(e, -EOPNOTSUPP,
+			      "TLS needs hiredis 1.0 or later; this weir was built with %d.%d.%d "
+			      "(Debian 13 and Ubuntu 24.04 have 1.2)",
+			      HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+}
+
 int weir_hi_tls_new(const struct weir_redis_options *o, struct weir_hi_tls **ret,
 		    struct weir_error *e)
 {
 	(void)o;
 	(void)ret;
-	return weir_error_set(e, -EOPNOTSUPP,
-			      "TLS needs hiredis 1.0 or later; this weir was built with %d.%d.%d "
-			      "(Debian 13 and Ubuntu 24.04 have 1.2)",
-			      HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+	return weir_redis_tls_check(e);
 }
 
 void weir_hi_tls_free(struct weir_hi_tls *t)

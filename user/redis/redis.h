@@ -41,6 +41,9 @@ void weir_redis_url_done(struct weir_redis_url *u);
 /* As given, without user and password: for status and logs. */
 const char *weir_redis_url_shown(const struct weir_redis_url *u, char *buf, size_t size);
 
+/* Can this build speak TLS to a server? -EOPNOTSUPP with a sentence that says what would. */
+int weir_redis_tls_check(struct weir_error *e);
+
 /* The script counts in doubles: are this limit's numbers whole there? Else the configuration is refused. */
 bool weir_redis_limit_fits(const struct weir_store_limit *l);
 
