@@ -27,7 +27,7 @@ static bool runs(const char *dir, size_t n, const char *name, char *path, size_t
 
 const char *proxy_find(const char *name)
 {
-	static const char *const unpacked[] = {"build/proxies/usr/sbin", "build/proxies/usr/bin"};
+	static const char unpacked[] = "build/proxies";
 	static char path[512];
 	const char *dir = getenv("PATH");
 
@@ -38,10 +38,7 @@ const char *proxy_find(const char *name)
 			return path;
 		dir += n + (dir[n] == ':');
 	}
-	for (size_t i = 0; i < ARRAY_LEN(unpacked); i++)
-		if (runs(unpacked[i], strlen(unpacked[i]), name, path, sizeof(path)))
-			return path;
-	return NULL;
+	return runs(unpacked, strlen(unpacked), name, path, sizeof(path)) ? path : NULL;
 }
 
 int proxy_free_port(char *buf, size_t n)
