@@ -95,6 +95,21 @@ static int prepare(struct redis_server *r)
 	return 0;
 }
 
+int redis_file(struct redis_server *r, const char *name, const char *text, char *ret, size_t size)
+{
+	int e = prepare(r);
+	FILE *f;
+
+	if (e < 0)
+		return e;
+	(void)snprintf(ret, size, "%s/%s", r->dir, name);
+	f = fopen(ret, "we");
+	if (!f)
+		return -errno;
+	e = fputs(text, f) < 0 ? -EIO : 0;
+	return fclose(f) || e ? -EIO : 0;
+}
+
 int redis_start(struct redis_server *r, ...)
 {
 	const char *argv[WORDS_MAX + 1] = {"redis-server"};

@@ -21,7 +21,7 @@ struct redisReply;
 struct redis_server {
 	/* set before redis_start, all may be left */
 	bool tcp;	      /* listens on 127.0.0.1:port too */
-	bool sentinel;	      /* redis-sentinel; @conf is needed */
+	bool sentinel;	      /* its words are a configuration file (redis_file) and "--sentinel" */
 	const char *password; /* asked for when it is waited for */
 
 	pid_t pid;     /* 0: not running */
@@ -34,6 +34,8 @@ bool redis_installed(void);
 uint16_t redis_free_port(void);
 /* Starts it with these words after its own ("--save", "", …), NULL at the end; waits until it answers. -errno. */
 int redis_start(struct redis_server *r, ...) __attribute__((sentinel));
+/* Writes a file in its folder, made if need be; its path goes to @ret. */
+int redis_file(struct redis_server *r, const char *name, const char *text, char *ret, size_t size);
 /* SIGKILL; the folder stays, redis_start starts it anew. */
 void redis_kill(struct redis_server *r);
 /* Ends it if it runs, removes the folder. */

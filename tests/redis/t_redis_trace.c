@@ -189,6 +189,7 @@ static void ask_lua(struct trace *t, struct question *w, size_t n)
 	struct weir_redis_answers a;
 	redisReply *reply;
 	size_t keys_at;
+	__u64 live;
 
 	weir_redis_pack_begin(&t->pack);
 	for (size_t i = 0; i < n; i++)
@@ -206,7 +207,7 @@ static void ask_lua(struct trace *t, struct question *w, size_t n)
 	assert_int_equal(weir_redis_answers_open(reply->str, reply->len, &a), 0);
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(weir_redis_answers_next(&a, &w[i].q[1], (1ull << w[i].q[1].n) - 1,
-							 w[i].op, &w[i].q[1].admitted),
+							 w[i].op, &w[i].q[1].admitted, &live),
 				 0);
 	assert_ptr_equal(a.at, a.end);
 	freeReplyObject(reply);

@@ -67,14 +67,36 @@ bool weir_redis_item_abandon(struct weir_redis_item *i)
 	return c;
 }
 
+void weir_redis_node_reroute(struct weir_redis_node *n)
+{
+	struct weir_redis_item *i, *last = n->last; /* callbacks may add more */
+	struct weir_redis_node *to;
+
+	while ((i = n->first)) {
+		bool end = i == last;
+
+		dequeue(i);
+		to = weir_redis_topology_node(n->s->topology, i->slot);
+		if (to && to->breaker.health != WEIR_REDIS_OPEN)
+			enqueue(to, i, false);
+		else
+			finish(i, -EHOSTDOWN);
+		if (end)
+			break;
+	}
+	weir_redis_flush_soon(n->s);
+}
+
 static void fail_waiting(struct weir_redis_node *n, int r)
 {
 	struct weir_redis_item *i, *last = n->last; /* callbacks may add more */
 
 	while ((i = n->first)) {
+		bool end = i == last; /* it may be gone, and used again, after finish */
+
 		dequeue(i);
 		finish(i, r);
-		if (i == last)
+		if (end)
 			break;
 	}
 }
@@ -154,8 +176,9 @@ static bool joins(const struct weir_redis_node *n, const struct weir_redis_item 
 		  const struct weir_redis_item *i)
 {
 	if (n->s->url.kind != WEIR_REDIS_CLUSTER)
-		return true;
-	return i->slot == first->slot && !i->asking && !first->asking;
+		return true; /* everything is one place */
+	/* Alone after a redirection: keys of a slot that is being moved may be in two places. */
+	return i->slot == first->slot && !i->tries && !first->tries;
 }
 
 /* Moves items from the queue into @c until one of them is full. */
@@ -303,7 +326,8 @@ static void take_answers(struct weir_redis_call *c, const struct redisReply *rep
 			continue;
 		}
 		if (r >= 0)
-			r = weir_redis_answers_next(&a, i->q, i->layers, i->op, &i->admitted);
+			r = weir_redis_answers_next(&a, i->q, i->layers, i->op, &i->admitted,
+						    &i->live);
 		bad += r < 0;
 		finish(i, r < 0 ? r : 0);
 	}
@@ -432,6 +456,7 @@ static void probe_answered(struct weir_redis_node *n, const struct redisReply *r
 			       r->type == REDIS_REPLY_ERROR ? r->str : "its reply makes no sense");
 		if (r->type == REDIS_REPLY_ERROR && begins(r, "NOSCRIPT"))
 			(void)weir_redis_conn_load(&n->conn); /* no memory: NOSCRIPT again */
+		weir_redis_topology_doubt(n->s->topology, n);
 		return;
 	}
 	if (weir_redis_breaker_up(&n->breaker, weir_redis_now_ns()))
@@ -498,6 +523,19 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_ki
 		fail_waiting(n, -EHOSTDOWN);
 }
 
+/* A key in a slot of this node. */
+static void find_tag(struct weir_redis_node *n, struct weir_store_layer *y)
+{
+	memcpy(y->key, &n->probe_tag, WEIR_STORE_TAG_BYTES);
+	while (n->s->url.kind == WEIR_REDIS_CLUSTER && weir_redis_layer_slot(y) != n->a_slot &&
+	       n->probe_tag < 1u << 22) {
+		n->probe_tag++;
+		memcpy(y->key, &n->probe_tag, WEIR_STORE_TAG_BYTES);
+	}
+	if (weir_redis_layer_slot(y) != n->a_slot)
+		n->probe_tag = 0; /* from the beginning the next time */
+}
+
 /* A write as any decision makes it: it meets maxmemory, roles and rights. */
 static void send_probe(struct weir_redis_node *n)
 {
@@ -505,14 +543,9 @@ static void send_probe(struct weir_redis_node *n)
 	struct weir_store_layer y = {.limit = &l, .cost = 1};
 	struct weir_store_request q = {.layer = &y, .n = 1};
 	struct weir_redis_call *c;
-	__u32 tag = 0;
 
 	l.fixed.limit = 1ull << 40;
-	for (; n->s->url.kind == WEIR_REDIS_CLUSTER && tag < 1u << 24; tag++) {
-		memcpy(y.key, &tag, 3);
-		if (weir_redis_layer_slot(&y) == n->a_slot)
-			break;
-	}
+	find_tag(n, &y);
 	c = call_new(n->s);
 	if (!c)
 		return;

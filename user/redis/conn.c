@@ -91,7 +91,8 @@ void weir_redis_conn_fail(struct weir_redis_conn *c, const char *format, ...)
 const char *weir_redis_conn_where(const struct weir_redis_conn *c, char *buf, size_t size)
 {
 	if (!c->host[0])
-		(void)snprintf(buf, size, "%s", c->s->url.unix_path);
+		(void)snprintf(buf, size, "%s",
+			       c->s->url.unix_path ? c->s->url.unix_path : c->s->url.master);
 	else
 		(void)snprintf(buf, size, strchr(c->host, ':') ? "[%s]:%u" : "%s:%u", c->host,
 			       c->port);
@@ -199,6 +200,7 @@ static void greeted(struct redisAsyncContext *ac, void *reply, void *data)
 		return;
 	}
 	if (r->type == REDIS_REPLY_ERROR && begins(r, "NOAUTH")) {
+		c->says_password = c->says_password || c->s->password;
 		refused(c, g, r);
 		return;
 	}
@@ -243,7 +245,10 @@ static int greet(struct weir_redis_conn *c)
 	int r = 0;
 
 	c->replies_due = c->replies_seen = 0;
-	if (s->password && s->user)
+	/* A Sentinel may have a password or none: it is told the server's if it wants one. */
+	if (c->plain && s->url.kind == WEIR_REDIS_SENTINEL && !c->says_password)
+		r = 0;
+	else if (s->password && s->user)
 		r = SAY(c, GREET_AUTH, "AUTH", s->user, s->password);
 	else if (s->password)
 		r = SAY(c, GREET_AUTH, "AUTH", s->password);

@@ -12,7 +12,7 @@
 --	a, b, c	bucket and queue: count, period, size in parts; windows: limit, length, tick; log: limit, length
 -- Reply, a string: now u56, then for each request admitted u8, then for each layer flags u8, remaining, reset, retry u56
 -- (all ones: never); times count from now, in microseconds. Flags: 1 admitted, 2 charged, 4 at the stand-in key, 8 delay,
--- ticket us, ticket part u56 follow (else 0, now, 0).
+-- ticket us, ticket part u56 follow (else 0, now, 0), 16 of op 1: there was a state.
 --
 -- All enforcing layers of a request are charged or none; a refusal changes nothing. What is written expires when it is
 -- worth nothing. What weir did not write under its keys counts as nothing and is overwritten.
@@ -600,8 +600,11 @@ local function forget(layers, n)
 end
 
 local reply, n_reply = { pack('<I7', now) }, 1
-local function say(y)
+local function say(y, op)
 	local flags = (y.admitted and 1 or 0) + (y.charged and 2 or 0) + (y.instead and 4 or 0)
+	if op == 1 and is_live(y.state, y) then
+		flags = flags + 16
+	end
 	n_reply = n_reply + 1
 	if y.more or y.delay then
 		reply[n_reply] = pack('<I1I7I7I7I7I7I7', flags + 8, y.remaining, y.reset, y.retry, y.delay or 0,
@@ -636,7 +639,7 @@ while at <= size do
 	n_reply = n_reply + 1
 	reply[n_reply] = admitted and '\1' or '\0'
 	for i = 1, n do
-		say(layers[i])
+		say(layers[i], op)
 	end
 end
 

@@ -92,10 +92,11 @@ enum weir_redis_conn_state {
 
 struct weir_redis_conn {
 	struct weir_redis *s;
-	bool plain;	  /* for questions about the topology: no database, no script */
-	bool want_master; /* ROLE must say so */
-	bool once;	  /* no further try after a failure */
-	char host[254];	  /* "": the socket of the URL */
+	bool plain;	    /* for questions about the topology: no database, no script */
+	bool want_master;   /* ROLE must say so */
+	bool once;	    /* no further try after a failure */
+	bool says_password; /* a Sentinel wants one, it said */
+	char host[254];	    /* "": the socket of the URL */
 	__u16 port;
 
 	enum weir_redis_conn_state state;
@@ -172,7 +173,8 @@ struct weir_redis_answers {
 int weir_redis_answers_open(const void *reply, size_t n, struct weir_redis_answers *ret);
 /* The next request's, into the layers of @q in the set. -EPROTO. */
 int weir_redis_answers_next(struct weir_redis_answers *a, struct weir_store_request *q,
-			    __u64 layers, enum weir_redis_op op, bool *ret_admitted);
+			    __u64 layers, enum weir_redis_op op, bool *ret_admitted,
+			    __u64 *ret_live);
 /* Reads over the next request's; adds to @blob what gives back all that it charged. @request: its bytes in the call's
  * blob. Returns how many layers that are, or -EPROTO.
  */
@@ -206,6 +208,7 @@ struct weir_redis_item {
 	struct weir_store_request *q;
 	__u64 layers; /* of @q, that are asked now */
 	__u64 all;    /* … that live in its slot, where there are several */
+	__u64 live;   /* answer of a judgement: layers that have a state */
 };
 
 struct weir_redis_call {
@@ -235,7 +238,8 @@ struct weir_redis_node {
 	unsigned loads;
 	bool probing; /* one is under way */
 	bool in_map;
-	__u16 a_slot; /* for its probe */
+	__u16 a_slot;	 /* that it has, for its probe */
+	__u32 probe_tag; /* of a key in it */
 };
 
 int weir_redis_node_new(struct weir_redis *s, struct weir_redis_node **ret);
@@ -244,6 +248,8 @@ void weir_redis_node_free(struct weir_redis_node *n);
 int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i);
 /* Nobody waits for it any more. Returns whether it was sent. */
 bool weir_redis_item_abandon(struct weir_redis_item *i);
+/* What waits goes to the nodes that have its slots now. */
+void weir_redis_node_reroute(struct weir_redis_node *n);
 /* Sends what waits, if there is a connection and room. */
 void weir_redis_node_pump(struct weir_redis_node *n);
 /* Every probe interval. */
@@ -287,6 +293,7 @@ struct weir_redis {
 	struct weir_redis_call *spare_calls;
 	struct weir_redis_job *oldest, *newest; /* by deadline */
 	struct weir_redis_job *spare_jobs;
+	struct weir_redis_ask *asks; /* commands under way that are no decisions (ask.c) */
 	size_t n_jobs;
 	unsigned calls_max;
 	struct event *flush, *deadline, *tick;
@@ -305,7 +312,14 @@ void weir_redis_job_next(struct weir_redis_job *j);
 void weir_redis_flush_soon(struct weir_redis *s);
 /* A node's health has changed. */
 void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause);
+/* Nodes came or went. */
+void weir_redis_map_changed(struct weir_redis *s);
 void weir_redis_show_server(struct weir_redis *s, const char *text);
 void weir_redis_count(__u64 *counter, __u64 by);
+
+/* --- ask.c --------------------------------------------------------------------------------------------------------- */
+
+/* Answers all that is under way: the store goes. */
+void weir_redis_ask_end(struct weir_redis *s);
 
 #endif

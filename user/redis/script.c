@@ -20,7 +20,7 @@ enum {
 	IN_TURN_NOW = 16,
 	IN_NEWEST = 32
 };
-enum { OUT_ADMITTED = 1, OUT_CHARGED = 2, OUT_INSTEAD = 4, OUT_MORE = 8 };
+enum { OUT_ADMITTED = 1, OUT_CHARGED = 2, OUT_INSTEAD = 4, OUT_MORE = 8, OUT_LIVE = 16 };
 
 #define NUMBER_BYTES 7
 #define NEVER	     ((1ull << 56) - 1)
@@ -421,7 +421,8 @@ static void tell(struct weir_store_layer *y, const struct said *s, enum weir_red
 }
 
 int weir_redis_answers_next(struct weir_redis_answers *a, struct weir_store_request *q,
-			    __u64 layers, enum weir_redis_op op, bool *ret_admitted)
+			    __u64 layers, enum weir_redis_op op, bool *ret_admitted,
+			    __u64 *ret_live)
 {
 	struct said s;
 	int r;
@@ -429,11 +430,14 @@ int weir_redis_answers_next(struct weir_redis_answers *a, struct weir_store_requ
 	if (a->at == a->end || *a->at > 1)
 		return -EPROTO;
 	*ret_admitted = *a->at++;
+	*ret_live = 0;
 	for (; layers; layers &= layers - 1) {
 		r = next_layer(a, &s);
 		if (r < 0)
 			return r;
 		tell(&q->layer[__builtin_ctzll(layers)], &s, op);
+		if (s.flags & OUT_LIVE)
+			*ret_live |= layers & -layers;
 	}
 	return 0;
 }

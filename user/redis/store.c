@@ -27,6 +27,21 @@ struct weir_redis_job {
 	int r, failed;	 /* of this phase; of the one whose charges are given back */
 	unsigned n, due; /* items; those not answered yet */
 	struct weir_redis_item one, *item;
+	struct weir_redis_parted *parted; /* NULL: everything lives in one slot */
+};
+
+/* A request whose states live in several slots. A layer with @fresh is three here: its key, the bucket of new keys and
+ * the stand-in key; which of them count is known when all have been judged.
+ */
+struct weir_redis_parted {
+	struct weir_store_request q; /* of all */
+	unsigned n;		     /* layers of the asker's request, which come first */
+	__u64 counts;		     /* layers that are charged, or decide */
+	__u64 buckets;		     /* of new keys, among them */
+	unsigned more
+		[WEIR_STORE_LAYERS_MAX]; /* of a layer with @fresh: its bucket; the stand-in is next */
+	struct weir_store_layer layer[WEIR_STORE_LAYERS_MAX];
+	struct weir_redis_item item[WEIR_STORE_LAYERS_MAX];
 };
 
 __u64 weir_redis_now_ns(void)
@@ -99,6 +114,7 @@ static struct weir_redis_job *job_new(struct weir_redis *s)
 	j->n = j->due = 1;
 	j->item = &j->one;
 	j->one = (struct weir_redis_item){.job = j};
+	j->parted = NULL;
 	j->next = NULL;
 	j->prev = s->newest;
 	*(j->prev ? &j->prev->next : &s->oldest) = j;
@@ -114,8 +130,7 @@ static void job_free(struct weir_redis_job *j)
 	*(j->prev ? &j->prev->next : &s->oldest) = j->next;
 	*(j->next ? &j->next->prev : &s->newest) = j->prev;
 	s->n_jobs--;
-	if (j->item != &j->one)
-		free(j->item);
+	free(j->parted);
 	j->next = s->spare_jobs;
 	s->spare_jobs = j;
 }
@@ -151,21 +166,16 @@ static void post(struct weir_redis_item *i, enum weir_redis_op op)
 
 /* --- layers in several slots --------------------------------------------------------------------------------------- */
 
-/* Begins a phase: the layers that @want says, of every item. Returns false if there are none. */
+/* Begins a phase with these layers of every item. Returns false if there are none. */
 static bool begin_phase(struct weir_redis_job *j, enum phase phase, enum weir_redis_op op,
-			bool (*want)(const struct weir_store_layer *y))
+			__u64 layers)
 {
 	unsigned n = 0;
 
 	j->phase = phase;
+	j->r = 0;
 	for (unsigned k = 0; k < j->n; k++) {
-		j->item[k].layers = 0;
-		for (__u64 left = j->item[k].all; left; left &= left - 1) {
-			unsigned at = (unsigned)__builtin_ctzll(left);
-
-			if (!want || want(&j->q->layer[at]))
-				j->item[k].layers |= 1ull << at;
-		}
+		j->item[k].layers = j->item[k].all & layers;
 		n += !!j->item[k].layers;
 	}
 	if (!n)
@@ -179,9 +189,58 @@ static bool begin_phase(struct weir_redis_job *j, enum phase phase, enum weir_re
 	return true;
 }
 
+/* Which layers count, now that all have been judged: a new key must be worth a token of its address's bucket. */
+static void choose(struct weir_redis_job *j)
+{
+	struct weir_redis_parted *p = j->parted;
+	__u64 live = 0;
+
+	for (unsigned k = 0; k < j->n; k++)
+		live |= j->item[k].live;
+	p->counts = p->buckets = 0;
+	for (unsigned i = 0; i < p->n; i++) {
+		unsigned bucket = p->more[i];
+
+		if (!bucket || live & 1ull << i) {
+			p->counts |= 1ull << i;
+		} else if (p->layer[bucket].admitted) {
+			p->counts |= 1ull << i | 1ull << bucket;
+			p->buckets |= 1ull << bucket;
+		} else {
+			p->counts |= 1ull << (bucket + 1);
+		}
+	}
+}
+
+static __u64 layers_that(const struct weir_redis_parted *p, __u64 among,
+			 bool (*want)(const struct weir_store_layer *y))
+{
+	__u64 some = 0;
+
+	for (; among; among &= among - 1)
+		if (want(&p->layer[__builtin_ctzll(among)]))
+			some |= among & -among;
+	return some;
+}
+
+static bool refuses(const struct weir_store_layer *y)
+{
+	return !y->monitor && !y->admitted;
+}
+
+static bool is_not_charged(const struct weir_store_layer *y)
+{
+	return !y->monitor && (!y->admitted || (y->cost && !y->charged));
+}
+
 static bool is_admitted_monitor(const struct weir_store_layer *y)
 {
 	return y->monitor && y->admitted && y->cost;
+}
+
+static bool is_charged(const struct weir_store_layer *y)
+{
+	return y->charged;
 }
 
 static bool is_charged_enforcing(const struct weir_store_layer *y)
@@ -189,43 +248,101 @@ static bool is_charged_enforcing(const struct weir_store_layer *y)
 	return !y->monitor && y->charged;
 }
 
-static bool all_admitted(const struct weir_redis_job *j)
+/* Monitor layers are charged alone, and with them the buckets of their new keys. */
+static __u64 monitors(const struct weir_redis_parted *p)
 {
-	for (unsigned k = 0; k < j->n; k++)
-		if (j->item[k].layers && !j->item[k].admitted)
-			return false;
-	return true;
+	__u64 some = layers_that(p, p->counts & ~p->buckets, is_admitted_monitor), buckets = 0;
+
+	for (unsigned i = 0; i < p->n; i++)
+		if (some & 1ull << i && p->more[i])
+			buckets |= p->buckets & 1ull << p->more[i];
+	return some | buckets;
 }
 
-/* A phase has been answered. */
-void weir_redis_job_next(struct weir_redis_job *j)
+/* Buckets of new keys whose layer is no monitor are given back with it. */
+static __u64 to_give_back(const struct weir_redis_parted *p)
 {
+	__u64 some = layers_that(p, p->counts & ~p->buckets, is_charged_enforcing);
+
+	for (unsigned i = 0; i < p->n; i++)
+		if (p->more[i] && !p->layer[i].monitor && p->layer[p->more[i]].charged)
+			some |= p->buckets & 1ull << p->more[i];
+	return some;
+}
+
+/* What the asker is told of each of its layers. */
+static void tell_asker(struct weir_redis_job *j)
+{
+	struct weir_redis_parted *p = j->parted;
+
+	for (unsigned i = 0; i < p->n; i++) {
+		struct weir_store_layer *to = &j->q->layer[i];
+		bool instead = p->more[i] && p->counts & 1ull << (p->more[i] + 1);
+		const struct weir_store_layer *y = &p->layer[instead ? p->more[i] + 1 : i];
+
+		to->charged = y->charged;
+		if (j->op != WEIR_REDIS_DECIDE)
+			continue;
+		to->answer = y->answer;
+		to->ticket = y->ticket;
+		to->admitted = y->admitted;
+		to->used_instead = instead;
+	}
+}
+
+static void answer_parted(struct weir_redis_job *j, int r)
+{
+	if (r >= 0)
+		tell_asker(j);
+	answer(j, r);
+}
+
+/* A phase of a parted request has been answered. */
+static void next_phase(struct weir_redis_job *j)
+{
+	struct weir_redis_parted *p = j->parted;
+	__u64 some;
+
 	switch (j->phase) {
 	case JUDGING:
-		j->q->admitted = j->r >= 0 && all_admitted(j);
-		if (j->r < 0 || j->q->peek)
+		if (j->r < 0)
 			break;
-		if (j->q->admitted)
-			(void)begin_phase(j, COMMITTING, WEIR_REDIS_DECIDE, NULL);
-		else if (!begin_phase(j, MONITORS, WEIR_REDIS_DECIDE, is_admitted_monitor))
+		choose(j);
+		j->q->admitted = !layers_that(p, p->counts & ~p->buckets, refuses);
+		some = j->q->admitted ? p->counts : monitors(p);
+		if (j->q->peek || !begin_phase(j, j->q->admitted ? COMMITTING : MONITORS,
+					       WEIR_REDIS_DECIDE, some))
 			break;
 		return;
 	case COMMITTING:
-		if (j->r >= 0 && all_admitted(j))
+		if (j->r >= 0 && !layers_that(p, p->counts & ~p->buckets, is_not_charged))
 			break;
 		j->q->admitted = false;
 		j->failed = j->r;
-		if (!begin_phase(j, GIVING_BACK, WEIR_REDIS_GIVE_BACK, is_charged_enforcing))
+		some = to_give_back(p);
+		if (!begin_phase(j, GIVING_BACK, WEIR_REDIS_GIVE_BACK, some)) {
+			j->r = j->failed;
 			break;
+		}
 		return;
 	case GIVING_BACK:
 	case MONITORS:
 		j->r = j->failed; /* the verdict was known before */
 		break;
 	default:
-		if (j->op == WEIR_REDIS_DECIDE)
-			j->q->admitted = j->one.admitted;
+		break;
 	}
+	answer_parted(j, j->r);
+}
+
+void weir_redis_job_next(struct weir_redis_job *j)
+{
+	if (j->parted) {
+		next_phase(j);
+		return;
+	}
+	if (j->op == WEIR_REDIS_DECIDE)
+		j->q->admitted = j->one.admitted;
 	answer(j, j->r);
 }
 
@@ -241,26 +358,69 @@ void weir_redis_job_item_done(struct weir_redis_item *i, int r)
 		weir_redis_job_next(j);
 }
 
-/* Parts the layers by slot. -ENOMEM. */
-static int split(struct weir_redis_job *j, const __u16 *slot)
+/* The bucket of new keys and the stand-in of layer @i, as layers of their own. */
+static void add_fresh(struct weir_redis_parted *p, unsigned i)
 {
-	struct weir_redis_item *item = calloc(j->q->n, sizeof(*item));
-	unsigned n = 0, k;
+	struct weir_store_layer *y = &p->layer[i], *bucket = &p->layer[p->q.n];
 
-	if (!item)
-		return -ENOMEM;
-	for (size_t i = 0; i < j->q->n; i++) {
-		for (k = 0; k < n && item[k].slot != slot[i]; k++)
-			;
-		if (k == n) {
-			item[n].slot = slot[i];
-			item[n].job = j;
-			item[n++].q = j->q;
-		}
-		item[k].all |= 1ull << i;
+	p->more[i] = (unsigned)p->q.n;
+	p->q.n += 2;
+	bucket[1] = *y;
+	memcpy(bucket[1].key, y->instead, sizeof(y->instead));
+	memcpy(bucket[1].tag, y->instead_tag, sizeof(y->instead_tag));
+	bucket[1].fresh = NULL;
+	bucket[0] = (struct weir_store_layer){.limit = y->fresh, .cost = 1, .monitor = true};
+	memcpy(bucket[0].key, y->instead, sizeof(y->instead));
+	memcpy(bucket[0].tag, y->instead_tag, sizeof(y->instead_tag));
+	y->fresh = NULL;
+}
+
+static struct weir_redis_item *item_of_slot(struct weir_redis_job *j, __u16 slot)
+{
+	struct weir_redis_parted *p = j->parted;
+	unsigned k = 0;
+
+	while (k < j->n && p->item[k].slot != slot)
+		k++;
+	if (k == j->n) {
+		p->item[k] = (struct weir_redis_item){.job = j, .slot = slot, .q = &p->q};
+		j->n++;
 	}
-	j->item = item;
-	j->n = n;
+	return &p->item[k];
+}
+
+/* Copies the request and parts its layers by slot. -ENOMEM; -EINVAL: too many layers. */
+static int split(struct weir_redis_job *j)
+{
+	struct weir_redis_parted *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	j->parted = p;
+	j->item = p->item;
+	j->n = 0;
+	p->q = *j->q;
+	p->q.layer = p->layer;
+	p->n = (unsigned)p->q.n;
+	p->counts = ~0ull;
+	memcpy(p->layer, j->q->layer, p->n * sizeof(*p->layer));
+	for (unsigned i = 0; i < p->n; i++) {
+		struct weir_store_layer *y = &p->layer[i];
+
+		if (!y->fresh)
+			continue;
+		if (j->op == WEIR_REDIS_DECIDE) {
+			if (p->q.n + 2 > WEIR_STORE_LAYERS_MAX)
+				return -EINVAL;
+			add_fresh(p, i);
+		} else if (y->used_instead && !p->q.newest) {
+			memcpy(y->key, y->instead, sizeof(y->key));
+			memcpy(y->tag, y->instead_tag, sizeof(y->tag));
+		}
+		y->fresh = NULL;
+	}
+	for (unsigned i = 0; i < p->q.n; i++)
+		item_of_slot(j, weir_redis_layer_slot(&p->layer[i]))->all |= 1ull << i;
 	return 0;
 }
 
@@ -282,29 +442,24 @@ static int look_over(const struct weir_store_request *q)
 	return 0;
 }
 
-/* Which slot; several: parted, and *ret_parted. */
-static int part(struct weir_redis_job *j, bool *ret_parted)
+/* In a Cluster: which slot; several: the request is parted. */
+static int find_slots(struct weir_redis_job *j)
 {
-	__u16 slot[WEIR_STORE_LAYERS_MAX] = {weir_redis_layer_slot(&j->q->layer[0])};
 	bool same = true;
 
-	*ret_parted = false;
 	if (j->s->url.kind != WEIR_REDIS_CLUSTER)
 		return 0;
-	for (size_t i = 1; i < j->q->n; i++) {
-		slot[i] = weir_redis_layer_slot(&j->q->layer[i]);
-		same = same && slot[i] == slot[0];
-	}
-	j->one.slot = slot[0];
-	*ret_parted = !same;
-	return same ? 0 : split(j, slot);
+	j->one.slot = weir_redis_layer_slot(&j->q->layer[0]);
+	for (size_t i = 0; i < j->q->n; i++)
+		same = same && !j->q->layer[i].fresh &&
+		       weir_redis_layer_slot(&j->q->layer[i]) == j->one.slot;
+	return same ? 0 : split(j);
 }
 
 static void start(struct weir_redis *s, struct weir_store_request *q, enum weir_redis_op op,
 		  weir_store_done_fn *done, void *data)
 {
 	struct weir_redis_job *j = NULL;
-	bool parted = false;
 	int r = look_over(q);
 
 	if (r >= 0 && !q->n) {
@@ -331,7 +486,7 @@ static void start(struct weir_redis *s, struct weir_store_request *q, enum weir_
 	j->one.q = q;
 	j->one.layers = q->n == 64 ? ~0ull : (1ull << q->n) - 1;
 	weir_redis_count(&s->n.decisions, op == WEIR_REDIS_DECIDE);
-	r = part(j, &parted);
+	r = find_slots(j);
 	if (r < 0) {
 		answer(j, r);
 		return;
@@ -340,12 +495,12 @@ static void start(struct weir_redis *s, struct weir_store_request *q, enum weir_
 		s->deadline_due = true;
 		arm(s->deadline, s->o.timeout_ns);
 	}
-	if (!parted)
+	if (!j->parted)
 		post(&j->one, op);
 	else if (op == WEIR_REDIS_DECIDE)
-		(void)begin_phase(j, JUDGING, WEIR_REDIS_JUDGE, NULL);
+		(void)begin_phase(j, JUDGING, WEIR_REDIS_JUDGE, ~0ull);
 	else
-		(void)begin_phase(j, WHOLE, op, NULL);
+		(void)begin_phase(j, WHOLE, op, ~0ull);
 }
 
 static void decide(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
@@ -364,17 +519,6 @@ static void reset(struct weir_store *s, struct weir_store_request *q, weir_store
 		  void *data)
 {
 	start((struct weir_redis *)s, q, WEIR_REDIS_FORGET, done, data);
-}
-
-/* Layers of a part that was committed while another one is under way. */
-static __u64 charged_layers(const struct weir_redis_job *j, const struct weir_redis_item *i)
-{
-	__u64 charged = 0;
-
-	for (__u64 left = i->layers; left; left &= left - 1)
-		if (j->q->layer[__builtin_ctzll(left)].charged)
-			charged |= left & -left;
-	return charged;
 }
 
 /* Nobody waits any longer. What is charged already is given back; what is under way when its reply comes. */
@@ -398,13 +542,13 @@ static void give_up(struct weir_redis_job *j, int r)
 				back = i->layers;
 		} else if (j->phase == COMMITTING) {
 			n = weir_redis_topology_node(s->topology, i->slot);
-			back = charged_layers(j, i);
+			back = layers_that(j->parted, i->layers, is_charged);
 		}
 		if (n && back)
-			weir_redis_node_give_back(n, j->q, back);
+			weir_redis_node_give_back(n, i->q, back);
 	}
 	if (j->phase == GIVING_BACK || j->phase == MONITORS)
-		answer(j, j->failed); /* the verdict is known */
+		answer_parted(j, j->failed); /* the verdict is known */
 	else
 		answer(j, r);
 	if (late && r == -ETIMEDOUT) /* last: it may fail other jobs */
@@ -447,11 +591,12 @@ static void tick(evutil_socket_t fd, short what, void *arg)
 
 /* --- what is shown ----------------------------------------------------------------------------------------------- */
 
-void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause)
+/* The worst of the nodes in use. @n: whose health has changed; NULL: nodes came or went. */
+static void show_health(struct weir_redis *s, const struct weir_redis_node *n, const char *cause)
 {
 	static const char *const names[] = {"healthy", "degraded", "open"};
 	enum weir_redis_health worst = WEIR_REDIS_HEALTHY, before;
-	char where[280];
+	char where[280] = "";
 	struct timespec t;
 
 	for (const struct weir_redis_node *i = s->nodes; i; i = i->next)
@@ -463,7 +608,7 @@ void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, 
 	s->shown.health = worst;
 	if (before != worst)
 		s->shown.since_s = t.tv_sec;
-	if (n->breaker.health != WEIR_REDIS_HEALTHY && (before < worst || !s->shown.cause[0]))
+	if (n && n->breaker.health != WEIR_REDIS_HEALTHY && (before < worst || !s->shown.cause[0]))
 		(void)weir_str_copy(s->shown.cause, sizeof(s->shown.cause), cause);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (before == worst || s->closing)
@@ -472,8 +617,18 @@ void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, 
 		 : worst == WEIR_REDIS_OPEN ? WEIR_LOG_ERROR
 					    : WEIR_LOG_NOTICE,
 		 "store_health", "health", "s", names[worst], "was", "s", names[before], "server",
-		 "s", weir_redis_conn_where(&n->conn, where, sizeof(where)), "cause", "s", cause,
-		 NULL);
+		 "s", n ? weir_redis_conn_where(&n->conn, where, sizeof(where)) : NULL, "cause",
+		 "s", cause, NULL);
+}
+
+void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause)
+{
+	show_health(s, n, cause);
+}
+
+void weir_redis_map_changed(struct weir_redis *s)
+{
+	show_health(s, NULL, "other nodes have the slots");
 }
 
 void weir_redis_show_server(struct weir_redis *s, const char *text)
@@ -529,6 +684,7 @@ static void redis_free(struct weir_store *store)
 	s->closing = true;
 	while (s->oldest)
 		give_up(s->oldest, -ECANCELED);
+	weir_redis_ask_end(s);
 	weir_redis_topology_free(s->topology);
 	for (struct weir_redis_node *n = s->nodes, *next; n; n = next) {
 		next = n->next;
