@@ -544,9 +544,10 @@ static void slow_clients_are_cut_off_whatever_they_send(void **state)
 		"GET /check HTTP/1.1\r\nHost: a\r\nX: ",
 		HEAD "Content-Length: 100000\r\n\r\n",
 		"GET /",
+		"GET /metrics HTTP/1.1\r\nX: ",
 		"GET /check HTTP/1.1\r\nHost: a\r\n",
 	};
-	static const char *const profiles[] = {"caddy", "json", "nginx", "envoy"};
+	static const char *const profiles[] = {"caddy", "json", "nginx", "metrics", "envoy"};
 	struct web w[ARRAY_LEN(heads)], polite = must_open(*state, "caddy");
 	uint64_t began = wait_now_ns(), end_ns[ARRAY_LEN(heads)] = {};
 	double cut = metric(*state, CUT_BY_DEADLINE);
@@ -561,7 +562,7 @@ static void slow_clients_are_cut_off_whatever_they_send(void **state)
 		for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
 			if (end_ns[i])
 				continue;
-			if (i < 3) /* one byte every 0.1 s: never idle */
+			if (i < ARRAY_LEN(heads) - 1) /* one byte every 0.1 s: never idle */
 				(void)web_send(&w[i], "x", 1);
 			if (web_wait_end(&w[i], 0) == 0) {
 				end_ns[i] = wait_now_ns() - began;
@@ -579,6 +580,35 @@ static void slow_clients_are_cut_off_whatever_they_send(void **state)
 		web_close(&w[i]);
 	}
 	assert_true(cut >= 0 && metric(*state, CUT_BY_DEADLINE) >= cut + ARRAY_LEN(heads));
+	web_close(&polite);
+}
+
+/* Asks without end and reads no answer. */
+static void who_never_reads_is_cut_off(void **state)
+{
+	struct agent *a = *state;
+	struct web w = must_open(a, "caddy"), polite = must_open(a, "caddy");
+	uint64_t before = agent_rss_bytes(a), began = wait_now_ns();
+	char one[512];
+	size_t n = write_question("caddy", Q(.target = "/plenty", .ip = "198.51.100.8"), one,
+				  sizeof(one));
+	bool ended = false;
+
+	while (!ended && wait_now_ns() - began < 10000000000ull) {
+		ssize_t sent = send(w.fd, one, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		ended = sent < 0 && errno != EAGAIN;
+		if (sent < 0 && !ended) {
+			assert_int_equal(ask(&polite, "caddy",
+					     Q(.target = "/plenty", .ip = "198.51.100.8"), NULL),
+					 200);
+			wait_until_ns(wait_now_ns() + 20000000);
+		}
+	}
+	assert_true(ended);
+	if (!sanitized())
+		assert_true(agent_rss_bytes(a) < before + (uint64_t)(16 * MB));
+	web_close(&w);
 	web_close(&polite);
 }
 
@@ -637,6 +667,57 @@ static void above_the_limit_connections_are_closed_at_once(void **state)
 	free(w);
 	web_close(&polite);
 	must_be_well(a);
+}
+
+static bool is_served(const struct agent *a, struct question q)
+{
+	struct web w;
+	char text[512];
+	size_t n = write_question("caddy", q, text, sizeof(text));
+	struct web_reply r;
+	bool yes = web_open(&w, must_where(a, "caddy")) == 0 && web_send(&w, text, n) == 0 &&
+		   web_wait(&w, 5000, &r) == 0 && r.status == 200;
+
+	web_close(&w);
+	return yes;
+}
+
+/* More connections than files: some are closed at once, nobody hangs, no CPU is burnt, and then all is well again. */
+static void running_out_of_files_is_survived(void **state)
+{
+	enum { TRIES = 200 };
+	struct agent a = {.files = 80};
+	struct question q = Q(.target = "/plenty", .ip = "198.51.100.9");
+	struct web polite, w[TRIES];
+	unsigned answered = 0, closed = 0;
+	char text[512];
+	size_t n = write_question("caddy", q, text, sizeof(text));
+
+	(void)state;
+	must_start(&a, conf);
+	polite = must_open(&a, "caddy");
+	assert_int_equal(ask(&polite, "caddy", q, NULL), 200);
+	for (int i = 0; i < TRIES; i++) {
+		struct web_reply r;
+		int e = web_open(&w[i], must_where(&a, "caddy"));
+
+		if (e == 0) {
+			(void)web_send(&w[i], text, n);
+			e = web_wait(&w[i], 5000, &r);
+		}
+		if (e == -ETIMEDOUT)
+			fail_msg("connection %d hangs", i);
+		answered += e == 0 && r.status == 200;
+		closed += e != 0;
+	}
+	assert_true(answered > 10 && closed > 50);
+	assert_int_equal(ask(&polite, "caddy", q, NULL), 200);
+	for (int i = 0; i < TRIES; i++)
+		web_close(&w[i]);
+	web_close(&polite);
+	assert_true(wait_for(is_served(&a, q), 5000));
+	assert_int_equal(agent_end(&a), 0);
+	agent_stop(&a);
 }
 
 static void a_flood_of_keys_stays_within_its_memory(void **state)
@@ -789,7 +870,9 @@ int main(void)
 		cmocka_unit_test(noise_is_survived),
 		cmocka_unit_test(who_leaves_in_the_middle_costs_nothing),
 		cmocka_unit_test(slow_clients_are_cut_off_whatever_they_send),
+		cmocka_unit_test(who_never_reads_is_cut_off),
 		cmocka_unit_test(above_the_limit_connections_are_closed_at_once),
+		cmocka_unit_test(running_out_of_files_is_survived),
 		cmocka_unit_test(a_flood_of_keys_stays_within_its_memory),
 		cmocka_unit_test(reloads_under_load_change_no_answer),
 		cmocka_unit_test(a_wrong_configuration_changes_nothing),
