@@ -92,7 +92,9 @@ const char *weir_redis_conn_where(const struct weir_redis_conn *c, char *buf, si
 {
 	if (!c->host[0])
 		(void)snprintf(buf, size, "%s",
-			       c->s->url.unix_path ? c->s->url.unix_path : c->s->url.master);
+			       c->s->url.unix_path ? c->s->url.unix_path
+			       : c->s->url.master  ? c->s->url.master
+						   : "the cluster");
 	else
 		(void)snprintf(buf, size, strchr(c->host, ':') ? "[%s]:%u" : "%s:%u", c->host,
 			       c->port);

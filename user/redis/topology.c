@@ -20,7 +20,7 @@ struct weir_redis_topology {
 	struct weir_redis_node **map; /* of a Cluster, by slot */
 	struct weir_redis_conn ask;
 	unsigned at, misses; /* who is asked; how many in a row did not answer */
-	bool waiting, doubt;
+	bool waiting, doubt, mapped;
 	__u64 asked_ns;
 	char cause[WEIR_REDIS_CAUSE_BYTES];
 };
@@ -35,7 +35,7 @@ static unsigned asked_max(const struct weir_redis_topology *t)
 
 	if (t->map)
 		for (const struct weir_redis_node *i = t->s->nodes; i; i = i->next)
-			n++;
+			n += i != t->one;
 	return n;
 }
 
@@ -49,9 +49,11 @@ static void open_ask(struct weir_redis_topology *t)
 		weir_redis_conn_open(&t->ask, t->s->url.seed[k].host, t->s->url.seed[k].port);
 		return;
 	}
-	for (k -= (unsigned)t->s->url.n_seed; k && i->next; k--)
-		i = i->next;
-	weir_redis_conn_open(&t->ask, i->conn.host, i->conn.port);
+	for (k -= (unsigned)t->s->url.n_seed; i; i = i->next)
+		if (i != t->one && !k--)
+			break;
+	if (i)
+		weir_redis_conn_open(&t->ask, i->conn.host, i->conn.port);
 }
 
 static void ask_up(void *arg)
@@ -182,6 +184,7 @@ static void take_map(struct weir_redis_topology *t, const struct redisReply *r)
 	}
 	t->misses = 0;
 	t->doubt = false;
+	t->mapped = true;
 	for (struct weir_redis_node *n = t->s->nodes; n; n = n->next)
 		if (!n->in_map)
 			weir_redis_node_reroute(n);
@@ -195,7 +198,7 @@ static void drop_nodes(struct weir_redis_topology *t)
 	struct weir_redis_node **at = &t->s->nodes, *n;
 
 	while ((n = *at)) {
-		if (n->in_map || n->first || n->n_calls) {
+		if (n->in_map || n->first || n->n_calls || n == t->one) {
 			at = &n->next;
 			continue;
 		}
@@ -317,7 +320,9 @@ void weir_redis_topology_tick(struct weir_redis_topology *t, __u64 now_ns)
 
 struct weir_redis_node *weir_redis_topology_node(struct weir_redis_topology *t, __u16 slot)
 {
-	return t->map ? t->map[slot] : t->one;
+	if (!t->map || !t->mapped)
+		return t->one;
+	return t->map[slot];
 }
 
 static const char *words_of(enum weir_redis_kind kind)
@@ -361,8 +366,8 @@ static int start_one(struct weir_redis_topology *t)
 		return r;
 	s->nodes = t->one;
 	t->one->in_map = true;
-	if (s->url.kind == WEIR_REDIS_SENTINEL) {
-		t->one->conn.want_master = true;
+	if (s->url.kind != WEIR_REDIS_ONE) {
+		t->one->conn.want_master = s->url.kind == WEIR_REDIS_SENTINEL;
 		return start_asking(t);
 	}
 	if (s->url.n_seed)
@@ -380,10 +385,12 @@ int weir_redis_topology_new(struct weir_redis *s, struct weir_redis_topology **r
 		return -ENOMEM;
 	*ret = t; /* the store frees it, also half built */
 	t->s = s;
-	if (s->url.kind != WEIR_REDIS_CLUSTER)
-		return start_one(t);
-	t->map = calloc(WEIR_REDIS_SLOTS, sizeof(struct weir_redis_node *));
-	return t->map ? start_asking(t) : -ENOMEM;
+	if (s->url.kind == WEIR_REDIS_CLUSTER) {
+		t->map = calloc(WEIR_REDIS_SLOTS, sizeof(struct weir_redis_node *));
+		if (!t->map)
+			return -ENOMEM;
+	}
+	return start_one(t);
 }
 
 void weir_redis_topology_free(struct weir_redis_topology *t)
