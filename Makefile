@@ -135,9 +135,9 @@ $(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
-$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile | $(SKEL)
+$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile $(B)/include/decide.lua.h | $(SKEL)
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c user/l7/*.c user/store/*.c) -o $@ $(LDLIBS_)
+	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c user/l7/*.c user/store/*.c user/redis/*.c) -o $@ $(LDLIBS_)
 
 $(B)/next/weir: $(B)/weir $(BPF_OBJ)
 	$(call say,NEXT,$@)$(MAKE) B=$(B)/next BPFOPT=-Os $(B)/next/weir >/dev/null

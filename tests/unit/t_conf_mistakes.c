@@ -38,7 +38,7 @@ static const char mistakes[] =
 	"  - {name: k, algorithm: fixed-window, limit: 5, window: 0, burst: 3}\n"
 	"  - 5\n"
 	"rate: 5\n"
-	"store: {url: redis://127.0.0.1, prefix: x}\n";
+	"store: {url: redis://127.0.0.1:x, prefix: \"{x}\"}\n";
 
 static const struct {
 	int line, column;
@@ -81,8 +81,8 @@ static const struct {
 	{32, 68, "burst: a fixed-window has limit and window (or leave algorithm out)"},
 	{33, 5, "packet_limits: a single value where settings belong (name, match, per, ipv4_prefix, ipv6_prefix, algorithm, rate, burst, limit, window, block_for, mode)"},
 	{34, 1, "\"rate\" does not belong here (it belongs under packet_limits)"},
-	{35, 14, "url: this version of weir does not have the shared store (Redis) yet (embedded)"},
-	{35, 33, "store.prefix: this version of weir does not have the shared store (Redis) yet (remove it)"},
+	{35, 14, "url: the port of '127.0.0.1:x' is no number from 1 to 65535"},
+	{35, 43, "prefix: \"{x}\" cannot begin keys (letters, digits and _ . : / -, 1 to 64 of them)"},
 };
 /* clang-format on */
 
@@ -316,23 +316,6 @@ static void impossible_interfaces(void **state)
 	expect_problem("interfaces: {a: b}\n", 1, 1, 13, "a group of settings");
 }
 
-static void what_other_layers_will_bring_is_not_an_unknown_key(void **state)
-{
-	static const char *const keys[] = {"user",    "password_file",	 "tls",
-					   "prefix",  "key_secret_file", "timeout",
-					   "breaker", "local_share",	 "fleet"};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-		char text[64];
-
-		(void)snprintf(text, sizeof(text), "store: {%s: 1}\n", keys[i]);
-		expect_problem(text, 1, 1, 9, "this version of weir does not have");
-	}
-	expect_problem("store: {url: rediss://x}\n", 1, 1, 14, "does not have the shared store");
-	expect_problem("store: {url: memory}\n", 1, 1, 14, "is no store (embedded)");
-}
-
 static void warnings_for_what_is_rarely_meant(void **state)
 {
 	static const struct {
@@ -404,7 +387,6 @@ int main(void)
 		cmocka_unit_test(impossible_numbers_of_a_limit),
 		cmocka_unit_test(impossible_conditions_of_a_limit),
 		cmocka_unit_test(impossible_interfaces),
-		cmocka_unit_test(what_other_layers_will_bring_is_not_an_unknown_key),
 		cmocka_unit_test(warnings_for_what_is_rarely_meant),
 	};
 

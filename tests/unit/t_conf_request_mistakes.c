@@ -166,7 +166,7 @@ static const struct {
 	{63, 5, "escalate: a rule without refused (for example refused: 20)"},
 	{63, 5, "escalate: a rule without block_for (for example block_for: 10m)"},
 	{63, 14, "limits: nothing in it (names of limits)"},
-	{64, 14, "url: \"x\" is no store (embedded)"},
+	{64, 14, "url: this is no address of a store (embedded, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://)"},
 };
 /* clang-format on */
 

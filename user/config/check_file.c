@@ -79,6 +79,7 @@ void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
 	char text[160], prefix[WEIR_PREFIX_STRLEN];
 
 	weir_request_finish(r, c);
+	weir_store_finish(r, c);
 	if (r->problems->n_errors || !c->path)
 		return;
 	for (size_t i = 0; i < c->allow.n; i++) {

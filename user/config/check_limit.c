@@ -262,6 +262,7 @@ static void check_numbers(const struct weir_reader *r, struct weir_conf_request_
 {
 	size_t before = r->problems->n_errors;
 	bool most = l->cost.from_proxy && !(l->given & WEIR_REQUEST_GIVEN_COST_MAX);
+	char who[FOR_PLAN_MAX];
 	__u64 least = ~0ull;
 
 	if (most)
@@ -275,6 +276,9 @@ static void check_numbers(const struct weir_reader *r, struct weir_conf_request_
 			continue;
 		}
 		room = room_of(l, &s, i);
+		for_plan(r->conf, i, who, sizeof(who));
+		weir_limit_check_shared(r, l, &s, who);
+		weir_limit_check_lease(r, l, i, who);
 		least = room < least ? room : least;
 		if (!(r->marks && r->marks->bad & WEIR_REQUEST_GIVEN_COST))
 			check_cost(r, l, room, i);

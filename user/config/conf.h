@@ -177,6 +177,15 @@ int weir_conf_save_limit_all(const char *path, const char *name, const char *con
 int weir_conf_edit_limit(const char *text, size_t n, const char *name, const char *key,
 			 const char *value, char **ret, size_t *ret_n, struct weir_error *e);
 
+/* The password of a shared store (heap): that of password_file, else WEIR_STORE_PASSWORD of the environment; NULL: the one
+ * in url, if there is one. A sentence on error.
+ */
+int weir_conf_store_password(const struct weir_conf_store *s, char **ret, struct weir_error *e);
+/* Its address for people: without user and password. */
+const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, size_t n);
+/* Would the same connections be made? */
+bool weir_conf_store_same(const struct weir_conf_store *a, const struct weir_conf_store *b);
+
 /* One limit in a sentence; returns the length as snprintf. */
 int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n);
 /* What a configuration means, in words (`weir check`). */

@@ -90,6 +90,7 @@ enum weir_request_given {
 	WEIR_REQUEST_GIVEN_COST = 256,
 	WEIR_REQUEST_GIVEN_TIMEZONE = 512,
 	WEIR_REQUEST_GIVEN_COST_MAX = 1024,
+	WEIR_REQUEST_GIVEN_LEASE = 2048,
 };
 
 /* Numbers are by plan, all filled in (the same one where the file gives one); without plans only [0] counts. */
@@ -105,6 +106,7 @@ struct weir_conf_request_limit {
 	__u64 limit[WEIR_PLANS_MAX];		    /* windows */
 	__u64 queue[WEIR_PLANS_MAX];	   /* leaky bucket: that wait beside the one that leaves */
 	__u64 max_wait_ns[WEIR_PLANS_MAX]; /* default: queue / rate, at most 1 s */
+	__u64 lease[WEIR_PLANS_MAX];	   /* 0: none */
 	enum weir_window_kind window_kind; /* only fixed windows have other than LENGTH */
 	__u64 window_ns;		   /* LENGTH */
 	char *timezone;			   /* of a calendar window; "UTC" */

@@ -14,7 +14,7 @@ struct weir_conf_store {
 	bool shared; /* it is not embedded */
 	int line;
 	char *user;	     /* NULL: the URL's */
-	char *password_file; /* NULL: the URL's, or the environment's WEIR_STORE_PASSWORD */
+	char *password_file; /* NULL: WEIR_STORE_PASSWORD of the environment, else the URL's */
 	char *tls_ca, *tls_cert, *tls_key;
 	char *prefix;	       /* "weir:" */
 	char *key_secret_file; /* NULL: the fleet's, made once in the store */

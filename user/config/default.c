@@ -55,6 +55,14 @@ static const struct {
 	{"suspicious.refused.limits", "[per-address]"},
 	{"suspicious.refused.count", "20"},
 	{"suspicious.limit", "{key: ip, rate: 1/s}"},
+	{"store.user", "weir"},
+	{"store.password_file", "/etc/weir/redis.pass"},
+	{"store.tls.ca", "/etc/weir/ca.pem"},
+	{"store.tls.cert", "/etc/weir/client.pem"},
+	{"store.tls.key", "/etc/weir/client.key"},
+	{"store.prefix", "\"weir:\""},
+	{"store.key_secret_file", "/etc/weir/fleet.key"},
+	{"request_limits.lease", "20"},
 	{"escalate.name", "hammering"},
 	{"escalate.limits", "[per-address]"},
 	{"escalate.refused", "200"},
@@ -163,7 +171,7 @@ void weir_conf_print_default(FILE *f)
 	for (size_t i = 0; i < weir_settings_n; i++) {
 		const struct weir_setting *s = &weir_settings[i];
 
-		if (s->kind == WEIR_KIND_LATER || weir_setting_entries(s))
+		if (weir_setting_entries(s))
 			continue;
 		if (s->entries == &weir_entries_packet_limits)
 			print_packet_limits(f);

@@ -259,4 +259,5 @@ void weir_conf_explain(const struct weir_conf *c, FILE *f)
 		(void)fprintf(f, "  %2zu. %s\n", i + 1, text);
 	}
 	weir_request_explain(c, f);
+	weir_store_explain(c, f);
 }

@@ -25,8 +25,6 @@ void weir_conf_print_settings(FILE *f)
 		const struct weir_setting *s = &weir_settings[i];
 		unsigned in = 2 + 2 * weir_setting_depth(s);
 
-		if (s->kind == WEIR_KIND_LATER)
-			continue;
 		(void)fprintf(f, "%*s%s:", (int)in, "", weir_setting_key(s));
 		if (!weir_setting_is_group(s))
 			(void)fprintf(f, " %s", values_of(s, values, sizeof(values)));
@@ -63,8 +61,6 @@ void weir_conf_print_mdoc(FILE *f)
 	for (size_t i = 0; i < weir_settings_n; i++) {
 		const struct weir_setting *s = &weir_settings[i];
 
-		if (s->kind == WEIR_KIND_LATER)
-			continue;
 		(void)fputs(".It Cm ", f);
 		put_mdoc(f, s->path);
 		if (!weir_setting_is_group(s)) {

@@ -82,7 +82,7 @@ static void list_keys(const char *section, char *buf, size_t size)
 		const struct weir_setting *s = &weir_settings[i];
 		int more;
 
-		if (s->kind == WEIR_KIND_LATER || !weir_setting_below(s, section, len))
+		if (!weir_setting_below(s, section, len))
 			continue;
 		more = snprintf(buf + n, size - n, "%s%s", n ? ", " : "", weir_setting_key(s));
 		n += more > 0 ? (size_t)more : 0;
@@ -108,7 +108,7 @@ static void unknown_key(const struct weir_reader *r, const char *section, const 
 	for (size_t i = 0; i < weir_settings_n; i++) {
 		const struct weir_setting *s = &weir_settings[i];
 
-		if (weir_setting_below(s, section, len) && s->kind != WEIR_KIND_LATER)
+		if (weir_setting_below(s, section, len))
 			candidates[i] = weir_setting_key(s);
 		else if (!home && strcmp(weir_setting_key(s), text) == 0 && strchr(s->path, '.'))
 			home = s->path;
@@ -144,10 +144,6 @@ static void find_key(const struct weir_reader *r, const char *section, const yam
 		    : NULL;
 	if (!s)
 		unknown_key(r, section, key);
-	else if (s->kind == WEIR_KIND_LATER)
-		weir_reader_error(r, key,
-				  "%s: this version of weir does not have %s yet (remove it)",
-				  s->path, s->help);
 	else if (seen[s - weir_settings])
 		weir_reader_error(r, key, "%s is set twice (first in line %d)", weir_setting_key(s),
 				  line_of(yaml_document_get_node(r->doc,
@@ -216,6 +212,7 @@ void weir_conf_free(struct weir_conf *c)
 		weir_limit_done(&c->limits[i]);
 	free(c->limits);
 	weir_conf_request_done(&c->request);
+	weir_conf_store_done(&c->store);
 	weir_prefix_list_done(&c->allow);
 	weir_prefix_list_done(&c->block);
 	weir_prefix_list_done(&c->never_block);

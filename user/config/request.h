@@ -13,6 +13,8 @@ extern const char *const weir_words_profile[],
 							       *const weir_words_missing[],
 								       *const weir_words_calendar[];
 
+extern const char *const weir_words_limits_from[];
+
 bool weir_request_has_window(enum weir_request_algorithm algorithm);
 
 /* `given` bits of numbers that do not belong to an algorithm. */
@@ -36,5 +38,6 @@ void weir_listener_done(void *entry);
 void weir_exempt_done(void *entry);
 void weir_escalate_done(void *entry);
 void weir_conf_request_done(struct weir_conf_request *q);
+void weir_conf_store_done(struct weir_conf_store *s);
 
 #endif

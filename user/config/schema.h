@@ -52,8 +52,12 @@ enum weir_kind {
 	WEIR_KIND_LIMIT_NAMES,	 /* list of names of limits, into char (*)[WEIR_NAME_MAX] */
 	WEIR_KIND_SUSPICIOUS,	 /* a group of settings of its own */
 	WEIR_KIND_REQUEST_LIMIT, /* one limit as in request_limits, without name and match */
-	WEIR_KIND_STORE,
-	WEIR_KIND_LATER /* belongs to a layer that this version does not have: @help says which */
+
+	/* `store:`; value_store.c */
+	WEIR_KIND_STORE_URL,	/* embedded or the address of a Redis, into char * */
+	WEIR_KIND_STORE_USER,	/* one word, into char * */
+	WEIR_KIND_STORE_PREFIX, /* of keys, into char * */
+	WEIR_KIND_SHARE		/* auto, 0.25 or 25%: parts of a million into __u64 */
 };
 
 struct weir_reader;
@@ -172,6 +176,12 @@ int weir_suspicious_finish(struct weir_reader *r, struct weir_conf_suspicious *s
 /* What is wrong with the file as a whole; what is rarely meant. */
 void weir_request_finish(struct weir_reader *r, struct weir_conf *c);
 void weir_request_warn(struct weir_reader *r, const struct weir_conf *c);
+/* check_store.c. Can a shared store count it? @plan: " for plan pro", or "". Of one plan each. */
+void weir_limit_check_shared(const struct weir_reader *r, const struct weir_conf_request_limit *l,
+			     const struct weir_store_limit *s, const char *plan);
+void weir_limit_check_lease(const struct weir_reader *r, const struct weir_conf_request_limit *l,
+			    size_t plan, const char *plan_words);
+void weir_store_finish(struct weir_reader *r, struct weir_conf *c);
 /* Names of limits of both layers are one name space. The line of the one that has @name already; 0: none. */
 int weir_limit_name_line(const struct weir_conf *c, const char *name, const void *but);
 

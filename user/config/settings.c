@@ -5,6 +5,7 @@
  */
 #include "user/config/request.h"
 #include "user/config/schema.h"
+#include "user/redis/breaker.h"
 
 #define AT(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)NULL)->field)
 #define C(field)	AT(struct weir_conf, field)
@@ -20,7 +21,6 @@
 		.path = p, .kind = WEIR_KIND_##k, __VA_ARGS__                                      \
 	}
 #define SECTION(p, h) SET(p, SECTION, .type = "group", .help = h)
-#define LATER(p)      SET(p, LATER, .help = "the shared store (Redis)")
 
 #define SOME	      .fallback = "[]"
 #define MS	      1000000ull
@@ -183,6 +183,43 @@ const struct weir_setting weir_settings[] = {
 	    .help = "HEAD is GET"),
 	SET("exempt.preflight", BOOL, X(preflight), .type = "true | false", .help = "what browsers ask before a request to another site"),
 
+	SECTION("store", "where request limits count"),
+	SET("store.url", STORE_URL, C(store.url), .type = "embedded, or an address", .fallback = "embedded",
+	    .help = "embedded: in the agent, no server needed; redis://, rediss://, redis+unix://, redis+sentinel://, "
+		    "redis+cluster://: together with all agents that use it"),
+	SET("store.user", STORE_USER, C(store.user), .type = "user", .help = "of Redis; over the one in url"),
+	SET("store.password_file", PATH, C(store.password_file), .type = "file", .max = 4095,
+	    .help = "holds the password; if absent WEIR_STORE_PASSWORD of the agent's environment, else the one in url"),
+	SECTION("store.tls", "with rediss://"),
+	SET("store.tls.ca", PATH, C(store.tls_ca), .type = "file", .max = 4095,
+	    .help = "who signs the server's certificate; those that the system trusts if absent"),
+	SET("store.tls.cert", PATH, C(store.tls_cert), .type = "file", .max = 4095,
+	    .help = "the agent's own certificate, where the server asks for one"),
+	SET("store.tls.key", PATH, C(store.tls_key), .type = "file", .max = 4095, .help = "and its key"),
+	SET("store.prefix", STORE_PREFIX, C(store.prefix), .type = "text", .fallback = "weir:",
+	    .help = "what every key begins with"),
+	SET("store.key_secret_file", PATH, C(store.key_secret_file), .type = "file", .max = 4095,
+	    .help = "what clients' keys are hashed with, the same on every host; if absent made once in the store"),
+	SET("store.timeout", DURATION, C(store.timeout_ns), .type = "duration", .fallback = "5ms", .min = MS, .max = 10 * SECOND,
+	    .help = "what a decision may take, connecting and waiting for its turn included; at most http.budget"),
+	SECTION("store.breaker", "when a store that fails is not asked any more"),
+	SET("store.breaker.errors", NUMBER, C(store.breaker_errors), .type = "number", .fallback = "20", .min = 1,
+	    .max = WEIR_REDIS_BREAKER_ERRORS_MAX, .help = "so many failures"),
+	SET("store.breaker.within", DURATION, C(store.breaker_within_ns), .type = "duration", .fallback = "1s",
+	    .min = 10 * MS, .max = 300 * SECOND, .help = "in this time"),
+	SET("store.breaker.probe", DURATION, C(store.breaker_probe_ns), .type = "duration", .fallback = "500ms",
+	    .min = 10 * MS, .max = 60 * SECOND, .help = "how often it is tried then, beside the requests"),
+	SET("store.batch", NUMBER, C(store.batch), .type = "number", .fallback = "64", .min = 1, .max = 1024,
+	    .help = "decisions that wait in one turn of a worker and go in one call; 1: each by itself"),
+	SET("store.local_share", SHARE, C(store.local_share_parts), .type = "auto, or a share such as 25%",
+	    .fallback = "auto",
+	    .help = "of a limit's numbers that each agent grants while the store is away; auto: 1 / live agents; at least one request"),
+	SECTION("store.fleet", "what all agents of the store have together"),
+	SET("store.fleet.lists", BOOL, C(store.fleet_lists), .type = "true | false", .fallback = "true",
+	    .help = "what is blocked or allowed by command, or by escalation, holds on all of them"),
+	SET("store.fleet.limits_from", WORD, C(store.limits_from), .words = weir_words_limits_from, .fallback = "file",
+	    .help = "store: request limits are those that weir limit push has published"),
+
 	SET("request_limits", LIST, C(request.limit), .entries = &weir_entries_request_limits, .type = "list of limits", SOME,
 	    .max = WEIR_REQUEST_LIMITS_MAX, .help = "all that match must admit a request; all are charged or none"),
 	SET("request_limits.name", NAME, R(name), .type = "name", .help = "needed; state, counters and answers bear it"),
@@ -240,6 +277,9 @@ const struct weir_setting weir_settings[] = {
 	    .fallback = "local", .help = "while the store is away: count here alone, let through, or refuse (503)"),
 	SET("request_limits.scope", WORD, R(scope), .words = weir_words_scope, .fallback = "fleet",
 	    .help = "who counts together; with the embedded store, each host by itself"),
+	SET("request_limits.lease", PLAN_NUMBER, R(lease), .type = "number, or {PLAN: number}", .min = 0,
+	    .max = 1000000000, .given = WEIR_REQUEST_GIVEN_LEASE,
+	    .help = "shared store: a busy agent takes so many at once and spends them by itself; 0, as if absent: each is asked for"),
 	SET("request_limits.mode", WORD, R(mode), .words = weir_words_mode, .fallback = "enforce",
 	    .help = "monitor: this limit counts by itself, refuses nothing"),
 
@@ -278,12 +318,6 @@ const struct weir_setting weir_settings[] = {
 	    .help = "not if so many users or API keys of plans_file share the address; 0: whoever shares it"),
 	SET("escalate.mode", WORD, E(mode), .words = weir_words_mode, .fallback = "enforce",
 	    .help = "monitor: say whom it would block, block nobody"),
-
-	SECTION("store", "where request limits count"),
-	SET("store.url", STORE, .type = "embedded", .fallback = "embedded", .help = "embedded: in the agent, no server needed"),
-	LATER("store.user"), LATER("store.password_file"), LATER("store.tls"), LATER("store.prefix"),
-	LATER("store.key_secret_file"), LATER("store.timeout"), LATER("store.breaker"), LATER("store.local_share"),
-	LATER("store.fleet"),
 };
 /* clang-format on */
 

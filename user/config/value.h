@@ -78,5 +78,7 @@ int weir_value_methods(const struct weir_target *t);
 int weir_value_patterns(const struct weir_target *t);
 int weir_value_hosts(const struct weir_target *t);
 int weir_value_header_match(const struct weir_target *t);
+/* value_store.c: all kinds of `store:` */
+int weir_value_of_store(const struct weir_target *t);
 
 #endif

@@ -250,26 +250,6 @@ static int read_suspicious(const struct weir_target *t)
 	return r < 0 ? r : weir_suspicious_finish(t->r, s);
 }
 
-static int read_store(const struct weir_target *t)
-{
-	const char *text = weir_value_scalar(t, t->node);
-	char buf[WEIR_SHOWN_MAX];
-
-	if (!text)
-		return -EINVAL;
-	if (strcmp(text, "embedded") == 0)
-		return 0;
-	if (strncmp(text, "redis", 5) == 0)
-		weir_reader_error(t->r, t->node,
-				  "%s: this version of weir does not have the shared store (Redis) "
-				  "yet (embedded)",
-				  weir_value_key(t));
-	else
-		weir_reader_error(t->r, t->node, "%s: \"%s\" is no store (embedded)",
-				  weir_value_key(t), weir_value_shown(t->node, buf));
-	return -EINVAL;
-}
-
 int weir_value_request(const struct weir_target *t)
 {
 	switch (t->s->kind) {
@@ -317,9 +297,7 @@ int weir_value_request(const struct weir_target *t)
 		return read_suspicious(t);
 	case WEIR_KIND_REQUEST_LIMIT:
 		return read_own_limit(t);
-	case WEIR_KIND_STORE:
-		return read_store(t);
 	default:
-		return -EINVAL;
+		return weir_value_of_store(t);
 	}
 }

@@ -24,5 +24,7 @@ extern const char *const weir_key_part_words[WEIR_KEY_KIND_MAX];
 
 /* The request layer's part of `weir check`; nothing where there is none. */
 void weir_request_explain(const struct weir_conf *c, FILE *f);
+/* The same of a shared store. */
+void weir_store_explain(const struct weir_conf *c, FILE *f);
 
 #endif
