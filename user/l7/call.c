@@ -205,6 +205,7 @@ static void count_unlimited(const struct weir_l7_call *call, bool exempt)
 		return;
 	weir_l7_add(exempt ? &c->exempt : &c->no_limit, 1);
 	weir_l7_add(&c->allowed, 1);
+	weir_l7_note_identity(call);
 }
 
 static int ask(struct weir_l7_worker *w, struct weir_l7_call *call, const struct weir_l7_query *q)

@@ -234,6 +234,9 @@ void weir_l7_store_away(struct weir_l7_call *call);
 /* One refusal by @name that no count has decided. */
 void weir_l7_count_refusal(struct weir_l7_call *call, enum weir_answer_code code, const char *name);
 
+/* Whoever is admitted and verified is somebody behind that address. */
+void weir_l7_note_identity(const struct weir_l7_call *call);
+
 /* A limit's part of an answer, from its layer. */
 void weir_l7_show(const struct weir_rule *rule, const struct weir_rule_numbers *numbers,
 		  const struct weir_store_layer *layer, bool monitor,

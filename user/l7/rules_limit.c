@@ -234,6 +234,7 @@ int weir_rules_number(struct weir_rules *r, struct weir_rule *rule, __u64 salt)
 		error = weir_conf_store_limit(rule->conf, i, salt, &list[i].store);
 		if (error < 0)
 			return error;
+		list[i].store.calendar = rule->calendar;
 		show(rule->conf, i, &list[i]);
 	}
 	rule->numbers = list;

@@ -178,10 +178,12 @@ static void count_offence(struct weir_l7_call *call)
 	weir_offences_count(&call->w->l7->offences, &o, tell_escalation, call);
 }
 
-static void note_identity(const struct weir_l7_call *call)
+void weir_l7_note_identity(const struct weir_l7_call *call)
 {
 	struct weir_prefix client = weir_offence_client(&call->client);
 
+	if (!call->identity || !call->seen)
+		return;
 	weir_identities_note(call->w->l7->offences.identities, &client, call->identity,
 			     call->asked_us);
 }
@@ -226,8 +228,8 @@ void weir_l7_verdict(struct weir_l7_call *call)
 		weir_l7_add(&c->held, 1);
 	if (others)
 		report(call, refused);
-	if (!refused && call->identity && call->seen)
-		note_identity(call);
+	if (!refused)
+		weir_l7_note_identity(call);
 }
 
 void weir_l7_count_refusal(struct weir_l7_call *call, enum weir_answer_code code, const char *name)
