@@ -185,9 +185,12 @@ static void take_map(struct weir_redis_topology *t, const struct redisReply *r)
 	t->misses = 0;
 	t->doubt = false;
 	t->mapped = true;
-	for (struct weir_redis_node *n = t->s->nodes; n; n = n->next)
+	for (struct weir_redis_node *n = t->s->nodes; n; n = n->next) {
 		if (!n->in_map)
 			weir_redis_node_reroute(n);
+		else if (n->breaker.health == WEIR_REDIS_OPEN)
+			t->doubt = true; /* who was asked may not know better yet */
+	}
 	weir_redis_flush_soon(t->s);
 	weir_redis_map_changed(t->s);
 }
