@@ -49,6 +49,14 @@ static const char conf[] = LISTENERS
 	"burst: 2}\n"
 	"  - {name: fresh, match: {path: /fresh}, key: {any: [api-key, ip], new_per_ip: 5 per 1h}, "
 	"rate: 3/h, burst: 3}\n"
+	"  - {name: tenant, match: {path: /by/header}, key: \"header:X-Tenant\", rate: 2/h, "
+	"burst: 2}\n"
+	"  - {name: session, match: {path: /by/cookie}, key: \"cookie:sid\", rate: 2/h, burst: 2}\n"
+	"  - {name: item, match: {path: /by/query}, key: \"query:id\", rate: 2/h, burst: 2}\n"
+	"  - {name: bearer, match: {path: /by/token}, key: token, rate: 2/h, burst: 2}\n"
+	"  - {name: mobile, match: {path: /matched/*, method: [PUT, DELETE], host: "
+	"[app.example, \"*.app.example\"], header: {X-Client: mobile}}, key: ip, rate: 2/h, "
+	"burst: 2}\n"
 	"  - {name: six, match: {path: /six}, key: ip, rate: 3/h, burst: 3}\n";
 
 #define NO_SUCH_KEY_OF_PLANS                                                                       \
@@ -600,6 +608,82 @@ static void a_missing_key_is_what_the_limit_says(void **state)
 	web_close(&w);
 }
 
+static void a_key_can_be_what_a_request_carries(void **state)
+{
+	/* each line is used once more than it may; what is the same thing differently said shares */
+	static const struct {
+		const char *target, *more;
+		unsigned n;
+	} asks[] = {
+		{"/by/header", "X-Tenant: a\r\n", 2},
+		{"/by/header", "x-tenant:   a  \r\n", 0},
+		{"/by/header", "X-Tenant: b\r\n", 2},
+		{"/by/header", NULL, 2}, /* by the address */
+		{"/by/cookie", "Cookie: sid=1\r\n", 2},
+		{"/by/cookie", "Cookie: a=b; sid=1; c=d\r\n", 0},
+		{"/by/cookie", "Cookie: sid=\"1\"\r\n", 0},
+		{"/by/cookie", "Cookie: a=b\r\nCookie: sid=1\r\n", 0},
+		{"/by/cookie", "Cookie: sid=2\r\n", 2},
+		{"/by/cookie", "Cookie: notsid=3\r\n", 2}, /* by the address */
+		{"/by/query?id=1", NULL, 2},
+		{"/by/query?x=y&id=1&z", NULL, 0},
+		{"/by/query?id=%31", NULL, 0},
+		{"/by/query?%69d=1", NULL, 0},
+		{"/by/query?id=1&id=2", NULL, 0},
+		{"/by/query?id=2", NULL, 2},
+		{"/by/query?ID=1", NULL, 2}, /* by the address */
+		{"/by/token", "Authorization: Bearer abc\r\n", 2},
+		{"/by/token", "authorization: bearer abc\r\n", 0},
+		{"/by/token", "Authorization: Bearer abd\r\n", 2},
+		{"/by/token", "Authorization: Basic YTpi\r\n", 2}, /* by the address */
+		{"/by/token", "Authorization: Basic YTpj\r\n", 0},
+	};
+	struct web w = must_open(*state, "caddy");
+
+	for (size_t i = 0; i < ARRAY_LEN(asks); i++) {
+		unsigned got = admitted(&w, "caddy",
+					Q(.target = asks[i].target, .ip = "198.51.100.75",
+					  .more = asks[i].more),
+					3);
+
+		if (got != asks[i].n)
+			fail_msg("%s %s: %u, not %u", asks[i].target,
+				 asks[i].more ? asks[i].more : "", got, asks[i].n);
+	}
+	web_close(&w);
+}
+
+static void a_limit_meets_what_matches_in_everything(void **state)
+{
+#define MOBILE "X-Client: mobile\r\n"
+#define APP    "X-Forwarded-Host: app.example\r\n"
+	static const struct {
+		const char *method, *target, *more;
+		bool matches;
+	} asks[] = {
+		{"PUT", "/matched/x", MOBILE APP, true},
+		{"DELETE", "/matched", MOBILE APP, true},
+		{"PUT", "/matched/x", MOBILE "X-Forwarded-Host: a.b.App.example:443\r\n", true},
+		{"POST", "/matched/x", MOBILE APP, false},
+		{"PUT", "/matchedx", MOBILE APP, false},
+		{"PUT", "/matched/x", APP, false},
+		{"PUT", "/matched/x", "X-Client: mobile2\r\n" APP, false},
+		{"PUT", "/matched/x", MOBILE "X-Forwarded-Host: notapp.example\r\n", false},
+		{"PUT", "/matched/x", MOBILE "X-Forwarded-Host: app.example.org\r\n", false},
+	};
+	struct web w = must_open(*state, "caddy");
+	struct web_reply r;
+
+	for (size_t i = 0; i < ARRAY_LEN(asks); i++) {
+		(void)ask(&w, "caddy",
+			  Q(asks[i].method, asks[i].target, "198.51.100.76", asks[i].more), &r);
+		if (!!web_header(&r, "X-RateLimit-Limit") != asks[i].matches)
+			fail_msg("%s %s %s: %d", asks[i].method, asks[i].target, asks[i].more,
+				 r.status);
+	}
+	web_close(&w);
+}
+
 static void new_keys_of_one_address_are_bounded(void **state)
 {
 	struct web w = must_open(*state, "caddy");
@@ -759,6 +843,8 @@ int main(void)
 		cmocka_unit_test(a_batch_is_answered_in_its_order),
 		cmocka_unit_test(json_needs_its_token),
 		cmocka_unit_test(a_missing_key_is_what_the_limit_says),
+		cmocka_unit_test(a_key_can_be_what_a_request_carries),
+		cmocka_unit_test(a_limit_meets_what_matches_in_everything),
 		cmocka_unit_test(new_keys_of_one_address_are_bounded),
 		cmocka_unit_test(addresses_are_counted_as_what_they_are),
 		cmocka_unit_test(nat64_is_the_address_within),

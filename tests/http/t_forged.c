@@ -153,10 +153,14 @@ static void a_query_of_the_question_carries_no_option(void **state)
 
 /* --- X-Forwarded-For ---- */
 
-/* @lines with %u for what the client invents. */
+#define TEN_HOPS                                                                                   \
+	", 10.0.2.1, 10.0.2.2, 10.0.2.3, 10.0.2.4, 10.0.2.5, 10.0.2.6, 10.0.2.7, 10.0.2.8, "       \
+	"10.0.2.9, 10.0.2.1"
+
+/* @lines with # for what the client invents. */
 static unsigned by_lines(struct web *w, const char *lines, unsigned n)
 {
-	char more[512];
+	char more[2048];
 	unsigned got = 0;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -189,6 +193,8 @@ static void only_what_trusted_hops_say_counts(void **state)
 		"X-Forwarded-For: 2001:db8:8::#\r\n",
 		"X-Forwarded-For: [2001:db8:9::#]\r\n",
 		"X-Forwarded-For: ::ffff:198.51.100.118, 10.0.0.#\r\n",
+		"X-Forwarded-For: 203.0.113.#" TEN_HOPS TEN_HOPS TEN_HOPS TEN_HOPS TEN_HOPS TEN_HOPS
+			TEN_HOPS TEN_HOPS "\r\n",
 		/* no address: nothing to the left of it is believed, the last hop is the client */
 		"X-Forwarded-For: 203.0.113.#, unknown, 10.0.1.1\r\n",
 		"X-Forwarded-For: 203.0.113.#, , 10.0.1.2\r\n",

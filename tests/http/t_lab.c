@@ -32,6 +32,10 @@ static const char conf[] = LISTENERS
 	"sliding-window-counter, limit: 100, window: 1d}\n"
 	"  - {name: race-bucket, match: {path: /race/bucket}, key: ip, algorithm: token-bucket, "
 	"rate: 100/h, burst: 100}\n"
+	"  - {name: both-all, match: {path: /race/both}, key: global, algorithm: "
+	"sliding-window-log, limit: 100, window: 1d}\n"
+	"  - {name: both-ip, match: {path: /race/both}, key: ip, algorithm: token-bucket, "
+	"rate: 60/d, burst: 60}\n"
 	"  - {name: leak, match: {path: /leak}, key: global, algorithm: leaky-bucket, "
 	"rate: 100/s, queue: 150, max_wait: 10s}\n"
 	"  - {name: slow, match: {path: /slow}, key: ip, algorithm: leaky-bucket, "
@@ -213,6 +217,73 @@ static void two_processes_of_25_threads_get_exactly_the_limit(void **state)
 		}
 	}
 	(void)munmap(race, sizeof(*race));
+}
+
+/* Half of the threads are one client, half another: 60 each, 100 together. */
+static void *both_thread(void *arg)
+{
+	struct race *race = arg;
+	unsigned who = race->failed++ % 2; /* here a number for each thread */
+	struct web_reply r;
+	struct web w;
+	char text[512];
+	size_t n = write_question("caddy",
+				  Q(.target = "/race/both",
+				    .ip = who ? "198.51.100.31" : "198.51.100.30"),
+				  text, sizeof(text));
+
+	if (web_open(&w, race->where) < 0)
+		return NULL;
+	(void)pthread_barrier_wait(&race->together);
+	for (int call = 0; call < 2 * CALLS; call++)
+		if (web_send(&w, text, n) == 0 && web_wait(&w, WEB_WAIT_MS, &r) == 0)
+			*(r.status == 200 ? &race->yes[0][who] : &race->no[0][who]) += 1;
+	web_close(&w);
+	return NULL;
+}
+
+static long long left_at(struct web *json, const char *ip, const char *limit)
+{
+	long long left = -1;
+	char body[256];
+	json_t *j, *l;
+	size_t i;
+
+	(void)snprintf(body, sizeof(body),
+		       "{\"method\":\"GET\",\"path\":\"/race/both\",\"ip\":\"%s\",\"peek\":true}",
+		       ip);
+	j = check(json, body);
+	json_array_foreach(json_object_get(j, "limits"), i, l)
+	{
+		if (strcmp(text_in(l, "name"), limit) == 0)
+			left = number_in(l, "remaining");
+	}
+	json_decref(j);
+	return left;
+}
+
+static void a_race_for_two_limits_charges_both_or_none(void **state)
+{
+	struct race race = {.where = must_where(*state, "caddy")};
+	struct web json = must_open(*state, "json");
+	pthread_t thread[THREADS + 1];
+	unsigned yes;
+
+	assert_int_equal(pthread_barrier_init(&race.together, NULL, ARRAY_LEN(thread)), 0);
+	for (size_t i = 0; i < ARRAY_LEN(thread); i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, both_thread, &race), 0);
+	for (size_t i = 0; i < ARRAY_LEN(thread); i++)
+		(void)pthread_join(thread[i], NULL);
+	(void)pthread_barrier_destroy(&race.together);
+	yes = race.yes[0][0] + race.yes[0][1];
+	print_message("limits of 100 for all and 60 for each of two, 208 at once: %u and %u\n",
+		      race.yes[0][0], race.yes[0][1]);
+	assert_int_equal(yes, 100);
+	assert_int_equal(race.no[0][0] + race.no[0][1], ARRAY_LEN(thread) * 2 * CALLS - 100);
+	assert_int_equal(left_at(&json, "198.51.100.30", "both-all"), 0);
+	assert_int_equal(left_at(&json, "198.51.100.30", "both-ip"), 60 - race.yes[0][0]);
+	assert_int_equal(left_at(&json, "198.51.100.31", "both-ip"), 60 - race.yes[0][1]);
+	web_close(&json);
 }
 
 /* --- a queue ---- */
@@ -470,6 +541,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ten_before_and_ten_after_an_edge),
 		cmocka_unit_test(two_processes_of_25_threads_get_exactly_the_limit),
+		cmocka_unit_test(a_race_for_two_limits_charges_both_or_none),
 		cmocka_unit_test(a_queue_lets_out_at_its_rate_and_refuses_the_rest_at_once),
 		cmocka_unit_test(who_leaves_gives_the_last_place_back),
 		cmocka_unit_test(who_leaves_from_the_middle_is_counted),

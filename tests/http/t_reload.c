@@ -144,6 +144,87 @@ static void listeners_come_and_go_and_the_others_do_not_notice(void **state)
 	agent_stop(&a);
 }
 
+/* For the next request of a connection that is open. */
+static void settings_of_a_listener_change_under_its_connections(void **state)
+{
+	static const char conf[] =
+		"http:\n  listeners:\n"
+		"    - {listen: 127.0.1.2:0, profile: caddy, trusted_proxies: [%s]}\n"
+		"    - {listen: 127.0.1.5:0, profile: json, token_file: @DIR@/json.token}\n" LIMITS;
+	struct question q = Q(.target = "/one", .ip = "198.51.100.6");
+	static const char body[] = "{\"method\":\"GET\",\"path\":\"/one\",\"ip\":\"198.51.100.6\"}";
+	struct agent a = {};
+	char trusting[2048], wary[2048];
+	struct web w, json;
+	struct web_reply r;
+
+	(void)state;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	(void)snprintf(trusting, sizeof(trusting), conf, "127.0.0.1");
+	(void)snprintf(wary, sizeof(wary), conf, "192.0.2.1");
+#pragma GCC diagnostic pop
+	must_start(&a, trusting);
+	w = must_open(&a, "caddy");
+	json = must_open(&a, "json");
+	assert_int_equal(ask(&w, "caddy", q, &r), 200);
+	assert_int_equal(web_number(&r, "X-RateLimit-Remaining"), 999);
+	assert_int_equal(post(&json, "/v1/check", TOKEN, body, &r), 200);
+	must_reload(&a, wary);
+	assert_int_equal(ask(&w, "caddy", q, &r), 200); /* now of 127.0.0.1 for /check */
+	assert_null(web_header(&r, "X-RateLimit-Remaining"));
+	assert_int_equal(agent_file(&a, "json.token", "another-token-that-is-long-enough-1\n"), 0);
+	must_reload(&a, trusting);
+	assert_int_equal(ask(&w, "caddy", q, &r), 200);
+	assert_int_equal(web_number(&r, "X-RateLimit-Remaining"), 997);
+	assert_int_equal(post(&json, "/v1/check", "another-token-that-is-long-enough-1", body, &r),
+			 200);
+	assert_int_equal(post(&json, "/v1/check", TOKEN, body, &r), 401);
+	web_close(&json);
+	web_close(&w);
+	assert_int_equal(agent_end(&a), 0);
+	agent_stop(&a);
+}
+
+static void plans_are_read_anew(void **state)
+{
+	static const char conf[] = LISTENERS
+		"  api_key: [header X-API-Key]\n"
+		"plans: [free, pro]\n"
+		"plans_file: @DIR@/plans.txt\n"
+		"request_limits:\n"
+		"  - {name: one, match: {path: /one}, key: ip, algorithm: sliding-window-log, "
+		"limit: {free: 2, pro: 5}, window: 1h}\n";
+	struct question q = Q(.target = "/one", .ip = "198.51.100.7", .more = "X-API-Key: abc\r\n");
+	struct agent a = {};
+	struct web w;
+
+	(void)state;
+	assert_int_equal(agent_prepare(&a), 0);
+	assert_int_equal(agent_file(&a, "plans.txt", "# nobody yet\n"), 0);
+	must_start(&a, conf);
+	w = must_open(&a, "caddy");
+	assert_int_equal(admitted(&w, "caddy", q, 5), 2);
+	/* SHA-256 of abc, the example of FIPS 180 */
+	assert_int_equal(
+		agent_file(
+			&a, "plans.txt",
+			"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad pro\n"),
+		0);
+	assert_int_equal(admitted(&w, "caddy", q, 2), 0);
+	must_reload(&a, conf);
+	assert_int_equal(admitted(&w, "caddy", q, 5), 3); /* the two of before count on */
+	assert_int_equal(agent_file(&a, "plans.txt", "ba7816bf pro\n"), 0);
+	assert_int_not_equal(agent_cmd(&a, "reload"), 0); /* the plans before stay */
+	if (!strstr(a.out, "plans.txt"))
+		fail_msg("does not say where: %s", a.out);
+	assert_int_equal(agent_cmd(&a, "limit", "reset", "one", "--ip", "198.51.100.7"), 0);
+	assert_int_equal(admitted(&w, "caddy", q, 7), 5);
+	web_close(&w);
+	assert_int_equal(agent_end(&a), 0);
+	agent_stop(&a);
+}
+
 static void an_address_in_use_is_said_and_changes_nothing(void **state)
 {
 	struct agent *a = *state;
@@ -195,6 +276,8 @@ int main(void)
 		cmocka_unit_test(counts_stay_where_the_limit_is_the_same),
 		cmocka_unit_test(limit_set_and_reset_act_at_once),
 		cmocka_unit_test(listeners_come_and_go_and_the_others_do_not_notice),
+		cmocka_unit_test(settings_of_a_listener_change_under_its_connections),
+		cmocka_unit_test(plans_are_read_anew),
 		cmocka_unit_test(an_address_in_use_is_said_and_changes_nothing),
 		cmocka_unit_test(a_start_after_an_end_is_a_new_one),
 	};
