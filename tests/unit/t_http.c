@@ -380,7 +380,8 @@ static void without_descriptors_clients_are_closed_and_nothing_spins(void **stat
 		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 		leave_one_descriptor(&before); /* the client's own end takes it */
 		assert_int_equal(web_open(&w[i], lab_where(&lab, 0)), 0);
-		if (web_wait_end(&w[i], 5000) < 0)
+		if (web_wait_end(&w[i], 5000) < 0 ||
+		    !wait_for(lab_stats(&lab).closed_at_limit == (__u64)i, 5000))
 			break;
 	}
 	cpu = cpu_ns();

@@ -184,15 +184,15 @@ static void refuse_without_files(struct weir_http_port *p)
 	if (w->own->reserve_fd >= 0) {
 		(void)close(w->own->reserve_fd); /* of /dev/null */
 		fd = accept4(p->listen->fd, NULL, NULL, SOCK_CLOEXEC);
-		if (fd >= 0) {
+		if (fd >= 0)
 			(void)close(fd); /* nothing was written */
-			weir_http_count(&w->counters.accepted, 1);
-			weir_http_count(&w->counters.closed_at_limit, 1);
-		}
 		w->own->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
-	if (fd >= 0)
+	if (fd >= 0) {
+		weir_http_count(&w->counters.accepted, 1);
+		weir_http_count(&w->counters.closed_at_limit, 1);
 		return;
+	}
 	/* somebody else took it: the sockets stay readable, so look away for a moment */
 	for (struct weir_http_port *q = w->ports; q; q = q->next)
 		if (!q->closing)

@@ -19,6 +19,11 @@
 
 #include "user/http/conn.h"
 
+/* MHD_USE_NO_THREAD_SAFETY: one thread at a time, and a connection that is added is there at once, which 1.0 would put
+ * off. The header of 0.9.75 has no name for it, and that library does not look at it.
+ */
+#define ONE_THREAD	(1u << 19)
+
 #define RUNS_A_TURN	4
 #define DISCARD_MAX	65536 /* body of a check, which nobody reads */
 #define DISCARD_CHUNKED (1024 * 1024)
@@ -348,7 +353,7 @@ int weir_http_mhd_open(struct weir_http_port *p)
 
 	p->daemon =
 		MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL |
-					 MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+					 MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | ONE_THREAD,
 				 0, NULL, NULL, on_request, p, MHD_OPTION_EXTERNAL_LOGGER, on_log,
 				 p, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 				 pool_bytes(p->worker->http->settings), MHD_OPTION_CONNECTION_LIMIT,
