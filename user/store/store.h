@@ -54,6 +54,7 @@ struct weir_store_limit {
 	 * layer's window there; without it they are taken to be as long.
 	 */
 	const struct weir_calendar *calendar;
+	__u64 lease; /* a busy agent takes so many at once of a far store (hot.h); 0: none */
 };
 
 #define WEIR_STORE_LOG_MAX 1000000 /* limit of a sliding log: 8 MB for one client */
