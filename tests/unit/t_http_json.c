@@ -173,6 +173,14 @@ static void without_an_address_nobody_is_asked_about(void **state)
 	assert_false(double_seen(&lab.l7)->has_client);
 }
 
+static void a_cost_that_is_not_given_is_the_limits_own(void **state)
+{
+	(void)state;
+	lab_start(&lab);
+	assert_int_equal(post("/v1/check", ONE, NULL, 0), 200);
+	assert_int_equal(double_seen(&lab.l7)->cost_n, 0);
+}
+
 static void a_refusal_has_status_headers_and_a_body_that_agree(void **state)
 {
 	struct web_reply r;
@@ -429,6 +437,7 @@ int main(void)
 		T(a_changed_token_counts_after_the_change),
 		T(one_request_is_asked_as_it_was_written),
 		T(without_an_address_nobody_is_asked_about),
+		T(a_cost_that_is_not_given_is_the_limits_own),
 		T(a_refusal_has_status_headers_and_a_body_that_agree),
 		T(a_refund_is_a_refund),
 		T(a_list_is_answered_by_a_list),

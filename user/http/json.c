@@ -99,7 +99,7 @@ static int ask_one(struct weir_http_conn *c, const struct weir_check_json_reques
 		.user = named(r, s->header_user),
 		.plan = named(r, s->header_plan),
 		.cost = named(r, s->header_cost),
-		.cost_n = r->cost == 1 && named(r, s->header_cost).n ? 0 : r->cost,
+		.cost_n = r->cost > 1 ? r->cost : 0, /* 1 is what is meant where nothing is said */
 		.peek = r->peek,
 		.may_wait = true,
 	};
