@@ -277,7 +277,7 @@ static void connected(const struct redisAsyncContext *ac, int status)
 		return;
 	if (status != REDIS_OK) {
 		c->ac = NULL; /* hiredis frees it */
-		weir_redis_conn_fail(c, "%s", ac->errstr);
+		weir_redis_conn_fail(c, "%s", c->tls_cause[0] ? c->tls_cause : ac->errstr);
 		return;
 	}
 	c->state = WEIR_REDIS_CONN_GREETING;
@@ -293,14 +293,15 @@ static void disconnected(const struct redisAsyncContext *ac, int status)
 		return;
 	c->ac = NULL; /* hiredis frees it */
 	weir_redis_conn_fail(c, "%s",
-			     status == REDIS_OK || !ac->errstr || !ac->errstr[0]
+			     c->tls_cause[0] ? c->tls_cause
+			     : status == REDIS_OK || !ac->errstr || !ac->errstr[0]
 				     ? "the connection was closed"
 				     : ac->errstr);
 }
 
 static void dial(struct weir_redis_conn *c)
 {
-	struct weir_hi_target t = {.name = c->host, .port = c->port};
+	struct weir_hi_target t = {.name = c->host, .port = c->port, .tls_cause = c->tls_cause};
 	char cause[WEIR_REDIS_CAUSE_BYTES] = "no memory";
 	int r;
 

@@ -11,6 +11,9 @@
 #include <sys/socket.h>
 #ifdef WEIR_HIREDIS_SSL
 #include <hiredis/hiredis_ssl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #endif
 
 #include "user/redis/redis_int.h"
@@ -26,20 +29,8 @@ struct wire {
 
 #ifdef WEIR_HIREDIS_SSL
 struct weir_hi_tls {
-	char *ca, *cert, *key;
+	SSL_CTX *context;
 };
-
-static redisSSLContext *tls_context(const struct weir_hi_tls *t, const char *name,
-				    const char **ret_why)
-{
-	redisSSLContextError why = REDIS_SSL_CTX_NONE;
-	redisSSLContext *c;
-
-	c = redisCreateSSLContext(t->ca, t->ca ? NULL : "/etc/ssl/certs", t->cert, t->key, name,
-				  &why);
-	*ret_why = c ? NULL : redisSSLContextGetError(why);
-	return c;
-}
 
 int weir_redis_tls_check(struct weir_error *e)
 {
@@ -47,34 +38,59 @@ int weir_redis_tls_check(struct weir_error *e)
 	return 0;
 }
 
-static int copy_path(const char *from, char **ret)
+/* The newest words of OpenSSL. */
+static const char *tls_words(char *buf, size_t size)
 {
-	*ret = from ? strdup(from) : NULL;
-	return from && !*ret ? -ENOMEM : 0;
+	unsigned long code = ERR_peek_last_error();
+
+	ERR_error_string_n(code, buf, size);
+	ERR_clear_error();
+	return code ? buf : "no reason is given";
+}
+
+static int load_files(SSL_CTX *c, const struct weir_redis_options *o, struct weir_error *e)
+{
+	char words[160];
+
+	if (!o->tls_ca && SSL_CTX_set_default_verify_paths(c) != 1)
+		return weir_error_set(e, -EIO, "tls: the system's certificates cannot be read: %s",
+				      tls_words(words, sizeof(words)));
+	if (o->tls_ca && SSL_CTX_load_verify_locations(c, o->tls_ca, NULL) != 1)
+		return weir_error_set(e, -EINVAL, "tls.ca: %s: %s", o->tls_ca,
+				      tls_words(words, sizeof(words)));
+	if (!o->tls_cert != !o->tls_key)
+		return weir_error_set(e, -EINVAL, "tls.cert and tls.key go together");
+	if (!o->tls_cert)
+		return 0;
+	if (SSL_CTX_use_certificate_chain_file(c, o->tls_cert) != 1)
+		return weir_error_set(e, -EINVAL, "tls.cert: %s: %s", o->tls_cert,
+				      tls_words(words, sizeof(words)));
+	if (SSL_CTX_use_PrivateKey_file(c, o->tls_key, SSL_FILETYPE_PEM) != 1 ||
+	    SSL_CTX_check_private_key(c) != 1)
+		return weir_error_set(e, -EINVAL, "tls.key: %s: %s", o->tls_key,
+				      tls_words(words, sizeof(words)));
+	return 0;
 }
 
 int weir_hi_tls_new(const struct weir_redis_options *o, struct weir_hi_tls **ret,
 		    struct weir_error *e)
 {
 	struct weir_hi_tls *t = calloc(1, sizeof(*t));
-	redisSSLContext *c;
-	const char *why;
+	int r;
 
-	if (!t || copy_path(o->tls_ca, &t->ca) < 0 || copy_path(o->tls_cert, &t->cert) < 0 ||
-	    copy_path(o->tls_key, &t->key) < 0) {
-		weir_hi_tls_free(t);
+	if (!t)
 		return -ENOMEM;
-	}
 	redisInitOpenSSL();
-	c = tls_context(t, NULL, &why);
-	if (!c) {
+	t->context = SSL_CTX_new(TLS_client_method());
+	r = t->context && SSL_CTX_set_min_proto_version(t->context, TLS1_2_VERSION) == 1 ? 0
+											 : -ENOMEM;
+	if (r >= 0)
+		r = load_files(t->context, o, e);
+	if (r < 0) {
 		weir_hi_tls_free(t);
-		return weir_error_set(e, -EINVAL, "tls: %s (ca %s, cert %s, key %s)", why,
-				      o->tls_ca ? o->tls_ca : "/etc/ssl/certs",
-				      o->tls_cert ? o->tls_cert : "none",
-				      o->tls_key ? o->tls_key : "none");
+		return r;
 	}
-	redisFreeSSLContext(c);
+	SSL_CTX_set_verify(t->context, SSL_VERIFY_PEER, NULL);
 	*ret = t;
 	return 0;
 }
@@ -83,25 +99,50 @@ void weir_hi_tls_free(struct weir_hi_tls *t)
 {
 	if (!t)
 		return;
-	free(t->ca);
-	free(t->cert);
-	free(t->key);
+	SSL_CTX_free(t->context);
 	free(t);
 }
 
-static int start_tls(struct redisAsyncContext *ac, struct weir_hi_tls *t, const char *name,
-		     const char **ret_why)
+/* Writes down why a certificate is not accepted, which hiredis does not tell. */
+static int verified(int good, X509_STORE_CTX *ctx)
 {
-	redisSSLContext *c = tls_context(t, name, ret_why);
-	int r;
+	SSL *ssl = X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx());
+	char *cause = SSL_get_app_data(ssl);
 
-	if (!c)
-		return -EIO;
-	r = redisInitiateSSLWithContext(&ac->c, c) == REDIS_OK ? 0 : -EIO;
-	if (r < 0)
-		*ret_why = ac->c.errstr;
-	redisFreeSSLContext(c);
-	return r;
+	if (!good)
+		(void)snprintf(cause, WEIR_HI_TLS_CAUSE_BYTES, "its certificate: %s",
+			       X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+	return good;
+}
+
+/* The certificate must be the server's: its name, or its address where the configuration gives one. hiredis itself
+ * would take any that the CA signed.
+ */
+static int start_tls(struct redisAsyncContext *ac, struct weir_hi_tls *t,
+		     const struct weir_hi_target *to, const char **ret_why)
+{
+	SSL *ssl = SSL_new(t->context);
+	X509_VERIFY_PARAM *p;
+
+	*ret_why = "no memory for TLS";
+	if (!ssl)
+		return -ENOMEM;
+	p = SSL_get0_param(ssl);
+	if (X509_VERIFY_PARAM_set1_ip_asc(p, to->name) != 1 &&
+	    (X509_VERIFY_PARAM_set1_host(p, to->name, 0) != 1 ||
+	     SSL_set_tlsext_host_name(ssl, to->name) != 1)) {
+		SSL_free(ssl);
+		return -ENOMEM;
+	}
+	to->tls_cause[0] = '\0';
+	SSL_set_app_data(ssl, to->tls_cause);
+	SSL_set_verify(ssl, SSL_VERIFY_PEER, verified);
+	ERR_clear_error();
+	if (redisInitiateSSL(&ac->c, ssl) == REDIS_OK)
+		return 0; /* the context has @ssl now */
+	*ret_why = ac->c.errstr;
+	SSL_free(ssl);
+	return -EIO;
 }
 #else
 int weir_redis_tls_check(struct weir_error *e)
@@ -125,12 +166,12 @@ void weir_hi_tls_free(struct weir_hi_tls *t)
 	(void)t;
 }
 
-static int start_tls(struct redisAsyncContext *ac, struct weir_hi_tls *t, const char *name,
-		     const char **ret_why)
+static int start_tls(struct redisAsyncContext *ac, struct weir_hi_tls *t,
+		     const struct weir_hi_target *to, const char **ret_why)
 {
 	(void)ac;
 	(void)t;
-	(void)name;
+	(void)to;
 	*ret_why = "built without TLS";
 	return -EOPNOTSUPP;
 }
@@ -257,9 +298,9 @@ int weir_hi_connect(struct event_base *base, const struct weir_hi_target *t,
 	set_options(ac->c.fd, !t->path);
 	r = attach(ac, base);
 	if (r >= 0 && tls)
-		r = start_tls(ac, tls, t->name, &why);
+		r = start_tls(ac, tls, t, &why);
 	if (r < 0) {
-		(void)snprintf(cause, WEIR_REDIS_CAUSE_BYTES, "%s", why);
+		(void)snprintf(cause, WEIR_REDIS_CAUSE_BYTES, "%s", why); /* may be of @ac */
 		redisAsyncFree(ac);
 		return r;
 	}

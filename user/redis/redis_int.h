@@ -48,10 +48,12 @@ void weir_hi_tls_free(struct weir_hi_tls *t);
 /* Called with the context's ->data; not any more once that is NULL. */
 typedef void weir_hi_status_fn(const struct redisAsyncContext *ac, int status);
 
+#define WEIR_HI_TLS_CAUSE_BYTES 96
 struct weir_hi_target {
 	const char *path;    /* of a socket; else: */
 	const char *address; /* numeric */
 	const char *name;    /* that a certificate must have */
+	char *tls_cause;     /* why it is not accepted; lives as long as the connection */
 	__u16 port;
 };
 /* -errno with a cause; callbacks come later, never from here. @up and @down get REDIS_OK or REDIS_ERR. */
@@ -109,6 +111,7 @@ struct weir_redis_conn {
 	char sha[41];
 	char version[32];
 	char cause[WEIR_REDIS_CAUSE_BYTES]; /* of the failure that is going on */
+	char tls_cause[WEIR_HI_TLS_CAUSE_BYTES];
 
 	void (*up)(void *arg);
 	void (*down)(void *arg, const char *cause);
