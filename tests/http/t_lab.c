@@ -32,6 +32,14 @@ static const char conf[] = LISTENERS
 	"sliding-window-counter, limit: 100, window: 1d}\n"
 	"  - {name: race-bucket, match: {path: /race/bucket}, key: ip, algorithm: token-bucket, "
 	"rate: 100/h, burst: 100}\n"
+	"  - {name: many-fixed, match: {path: /many/fixed}, key: ip, algorithm: fixed-window, "
+	"limit: 10000, window: 1d}\n"
+	"  - {name: many-log, match: {path: /many/log}, key: ip, algorithm: sliding-window-log, "
+	"limit: 10000, window: 1d}\n"
+	"  - {name: many-counter, match: {path: /many/counter}, key: ip, algorithm: "
+	"sliding-window-counter, limit: 10000, window: 1d}\n"
+	"  - {name: many-bucket, match: {path: /many/bucket}, key: ip, algorithm: token-bucket, "
+	"rate: 1/h, burst: 10000}\n"
 	"  - {name: both-all, match: {path: /race/both}, key: global, algorithm: "
 	"sliding-window-log, limit: 100, window: 1d}\n"
 	"  - {name: both-ip, match: {path: /race/both}, key: ip, algorithm: token-bucket, "
@@ -217,6 +225,64 @@ static void two_processes_of_25_threads_get_exactly_the_limit(void **state)
 		}
 	}
 	(void)munmap(race, sizeof(*race));
+}
+
+/* As fast as workers can: whole windows of requests in one write, so that both decide about one key all the time. */
+#define PIPES  6
+#define PIECE  50
+#define PIECES 60
+
+static const char *const manys[] = {"/many/fixed", "/many/log", "/many/counter", "/many/bucket"};
+
+static void *pipe_thread(void *arg)
+{
+	struct race *race = arg;
+	static __thread char text[PIECE * 256];
+	struct web_reply r;
+	struct web w;
+
+	if (web_open(&w, race->where) < 0)
+		race->failed++;
+	for (size_t i = 0; i < ARRAY_LEN(manys); i++) {
+		size_t n = 0;
+
+		for (int k = 0; k < PIECE; k++)
+			n += write_question("caddy", Q(.target = manys[i], .ip = "198.51.100.32"),
+					    text + n, sizeof(text) - n);
+		(void)pthread_barrier_wait(&race->together);
+		for (int piece = 0; piece < PIECES; piece++) {
+			race->failed += web_send(&w, text, n) < 0;
+			for (int k = 0; k < PIECE; k++) {
+				if (web_wait(&w, WEB_WAIT_MS, &r) < 0)
+					race->failed++;
+				else
+					*(r.status == 200 ? &race->yes[i][0] : &race->no[i][0]) +=
+						1;
+			}
+		}
+	}
+	web_close(&w);
+	return NULL;
+}
+
+static void no_count_is_lost_between_workers(void **state)
+{
+	struct race race = {.where = must_where(*state, "caddy")};
+	pthread_t thread[PIPES];
+
+	assert_int_equal(pthread_barrier_init(&race.together, NULL, PIPES), 0);
+	for (int i = 0; i < PIPES; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, pipe_thread, &race), 0);
+	for (int i = 0; i < PIPES; i++)
+		(void)pthread_join(thread[i], NULL);
+	(void)pthread_barrier_destroy(&race.together);
+	assert_int_equal(race.failed, 0);
+	for (size_t i = 0; i < ARRAY_LEN(manys); i++) {
+		print_message("limit 10000, %d as fast as can be: %s admits %u\n",
+			      PIPES * PIECE * PIECES, manys[i] + 6, race.yes[i][0]);
+		assert_int_equal(race.yes[i][0], 10000);
+		assert_int_equal(race.no[i][0], PIPES * PIECE * PIECES - 10000);
+	}
 }
 
 /* Half of the threads are one client, half another: 60 each, 100 together. */
@@ -541,6 +607,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ten_before_and_ten_after_an_edge),
 		cmocka_unit_test(two_processes_of_25_threads_get_exactly_the_limit),
+		cmocka_unit_test(no_count_is_lost_between_workers),
 		cmocka_unit_test(a_race_for_two_limits_charges_both_or_none),
 		cmocka_unit_test(a_queue_lets_out_at_its_rate_and_refuses_the_rest_at_once),
 		cmocka_unit_test(who_leaves_gives_the_last_place_back),
