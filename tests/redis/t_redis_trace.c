@@ -8,7 +8,7 @@
 
 #define STEPS	    100000
 #define CLIENTS	    4
-#define LIMITS	    14
+#define LIMITS	    16
 #define PATIENCE_MS 315360000000ull /* ten years */
 #define BATCH	    8		    /* requests in one call, sometimes */
 
@@ -86,6 +86,8 @@ static void make_limits(struct trace *t)
 			window_of("sodd", sliding, 13 * k, 999983),
 			window_of("l", log, 5 * k, SEC),
 			window_of("lbig", log, 40 * k, 3 * SEC),
+			window_of("sedge", sliding, 104249 * k, DAY),	/* just below 2^53 */
+			bucket_of("bedge", 999983, 86399999999, 50000), /* just below 2^52 */
 		};
 
 		for (size_t i = 0; i < LIMITS; i++) {
@@ -329,7 +331,7 @@ static __u64 some_cost(struct trace *t)
 	case 2:
 		return pick(t, 40);
 	case 3:
-		return pick(t, 3) ? 1 : pick(t, 2000000000);
+		return pick(t, 3) ? 1 + pick(t, 60000) : pick(t, 2000000000);
 	default:
 		return 1;
 	}

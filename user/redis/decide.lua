@@ -18,7 +18,7 @@
 -- worth nothing. What weir did not write under its keys counts as nothing and is overwritten.
 
 local read, pack = struct.unpack, struct.pack
-local max, min, ceil = math.max, math.min, math.ceil
+local fmod, max, min, ceil = math.fmod, math.max, math.min, math.ceil
 local call, format = redis.call, string.format
 local KEYS, blob = KEYS, ARGV[2]
 local NEVER = -1
@@ -30,9 +30,13 @@ if now == 0 then
 	now = t[1] * 1000000 + t[2]
 end
 
--- Exact while a + b <= 2^53: no quotient below a whole number is rounded up to it.
+-- Exact: a % b is quick, and right while a + b <= 2^53 (beyond, a quotient below a whole number may be rounded to it).
+local HALF = 2 ^ 52
 local function div(a, b)
-	return (a - a % b) / b
+	if a < HALF then
+		return (a - a % b) / b
+	end
+	return (a - fmod(a, b)) / b
 end
 
 local function whole(n)
@@ -301,7 +305,7 @@ function sliding.look(y)
 	local ticks, start = y.ticks, y.index * y.b
 	local e = now > start and div(now - start, y.c) or 0
 	local left = y.a * ticks - (y.current * ticks + y.previous * (ticks - e))
-	local remaining = left > 0 and (left - left % ticks) / ticks or 0
+	local remaining = left > 0 and div(left, ticks) or 0
 	y.remaining = remaining
 	y.reset = remaining < y.a and start + sliding_when(y, remaining + 1) - now or 0
 	y.retry = 0

@@ -169,7 +169,7 @@ bool weir_redis_limit_fits(const struct weir_store_limit *l)
 	case WEIR_REQUEST_SLIDING_COUNTER:
 		return l->sliding.window_us < EXACT / 2; /* two of them after now */
 	default:
-		return l->bucket.count < EXACT && l->bucket.period_us < EXACT &&
+		return l->bucket.count < EXACT / 4 && l->bucket.period_us < EXACT / 4 &&
 		       l->bucket.size_parts < EXACT;
 	}
 }
