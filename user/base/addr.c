@@ -9,16 +9,20 @@
 
 static const __u8 mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:0:0/96 */
 
+/* The bits of byte @len / 8 that belong to a prefix. */
+static __u8 last_byte_mask(unsigned len)
+{
+	return (__u8)(0xff00 >> len % 8);
+}
+
 void weir_addr_mask(union weir_addr *a, __u8 family, __u8 len)
 {
-	unsigned bytes = family == 4 ? 4 : 16;
+	unsigned bits = family == 4 && len > 32 ? 32 : len, n = bits / 8;
 
-	for (unsigned i = 0; i < sizeof(a->ip); i++) {
-		if (i >= bytes || i * 8 >= len)
-			a->ip[i] = 0;
-		else if (i * 8 + 8 > len)
-			a->ip[i] &= (__u8)(0xff00 >> (len - i * 8));
-	}
+	if (n >= sizeof(a->ip))
+		return;
+	a->ip[n] &= last_byte_mask(bits);
+	memset(a->ip + n + 1, 0, sizeof(a->ip) - n - 1);
 }
 
 /* "24": one to three digits, no sign, no leading zero. */
@@ -94,12 +98,13 @@ const char *weir_prefix_format(const struct weir_prefix *p, char buf[static WEIR
 
 bool weir_prefix_contains(const struct weir_prefix *outer, const struct weir_prefix *inner)
 {
-	union weir_addr a = inner->addr;
+	unsigned n = outer->len / 8;
 
-	if (outer->family != inner->family || outer->len > inner->len)
+	if (outer->family != inner->family || outer->len > inner->len ||
+	    memcmp(inner->addr.ip, outer->addr.ip, n) != 0)
 		return false;
-	weir_addr_mask(&a, outer->family, outer->len);
-	return memcmp(&a, &outer->addr, sizeof(a)) == 0;
+	return n == sizeof(outer->addr.ip) ||
+	       !((inner->addr.ip[n] ^ outer->addr.ip[n]) & last_byte_mask(outer->len));
 }
 
 bool weir_prefix_overlaps(const struct weir_prefix *a, const struct weir_prefix *b)
