@@ -28,23 +28,23 @@ static struct weir_table_entry *entry_at(const struct weir_table *t, __u32 i)
 	return &t->chunk[i / WEIR_TABLE_CHUNK][i % WEIR_TABLE_CHUNK];
 }
 
+/* The power of two at or above @n. */
+static __u32 power_of_two(__u32 n)
+{
+	return n > 1 ? 1u << (32 - __builtin_clz(n - 1)) : 1;
+}
+
+/* Linear hashing: lists are split one at a time; one that is not yet there is still part of the one in the lower half. */
 static __u32 *list_of(struct weir_table *t, const struct weir_table_key *key)
 {
-	return &t->head[key->word[1] & (t->heads - 1)];
+	__u32 all = power_of_two(t->lists), i = (__u32)key->word[1] & (all - 1);
+
+	return &t->head[i < t->lists ? i : i - all / 2];
 }
 
 static __u64 log_bytes(__u32 room)
 {
 	return room ? room * sizeof(__u64) + ALLOCATION_BYTES : 0;
-}
-
-static __u32 heads_for(__u32 max)
-{
-	__u32 n = 1;
-
-	while (n < max)
-		n *= 2;
-	return n;
 }
 
 static __u32 chunks_for(__u32 max)
@@ -54,7 +54,7 @@ static __u32 chunks_for(__u32 max)
 
 __u64 weir_table_index_bytes(__u32 max)
 {
-	return heads_for(max) * sizeof(__u32) + chunks_for(max) * sizeof(void *);
+	return power_of_two(max) * sizeof(__u32) + chunks_for(max) * sizeof(void *);
 }
 
 int weir_table_init(struct weir_table *t, __u32 max, struct weir_table_memory *memory)
@@ -65,7 +65,7 @@ int weir_table_init(struct weir_table *t, __u32 max, struct weir_table_memory *m
 	r = pthread_mutex_init(&t->lock, NULL);
 	if (r)
 		return -r;
-	t->heads = heads_for(max);
+	t->heads = power_of_two(max);
 	t->head = malloc(t->heads * sizeof(t->head[0]));
 	t->chunk = calloc(chunks_for(max), sizeof(t->chunk[0]));
 	if (!t->head || !t->chunk || !reserve(memory, weir_table_index_bytes(max))) {
@@ -73,7 +73,8 @@ int weir_table_init(struct weir_table *t, __u32 max, struct weir_table_memory *m
 		weir_table_done(t);
 		return r;
 	}
-	memset(t->head, 0xff, t->heads * sizeof(t->head[0]));
+	t->head[0] = WEIR_TABLE_NONE;
+	t->lists = 1;
 	return 0;
 }
 
@@ -187,6 +188,26 @@ static int grow(struct weir_table *t)
 	return 0;
 }
 
+/* One list more, of what belongs there. */
+static void split(struct weir_table *t)
+{
+	__u32 new = t->lists, *link = &t->head[new - power_of_two(new + 1) / 2], i;
+	struct weir_table_entry *e;
+
+	t->head[new] = WEIR_TABLE_NONE;
+	t->lists++;
+	while ((i = *link) != WEIR_TABLE_NONE) {
+		e = entry_at(t, i);
+		if (list_of(t, &e->key) != &t->head[new]) {
+			link = &e->next;
+			continue;
+		}
+		*link = e->next;
+		e->next = t->head[new];
+		t->head[new] = i;
+	}
+}
+
 int weir_table_add(struct weir_table *t, const struct weir_table_key *key, __u64 now_us,
 		   struct weir_table_entry **ret)
 {
@@ -206,6 +227,8 @@ int weir_table_add(struct weir_table *t, const struct weir_table_key *key, __u64
 	*e = (struct weir_table_entry){.key = *key, .used = true, .next = *list_of(t, key)};
 	*list_of(t, key) = i;
 	t->used++;
+	if (t->used > t->lists && t->lists < t->heads)
+		split(t);
 	*ret = e;
 	return 0;
 }

@@ -47,8 +47,9 @@ struct weir_table {
 	pthread_mutex_t lock;
 	struct weir_table_memory *memory;
 	struct weir_table_entry **chunk;
-	__u32 *head; /* of heads lists */
-	__u32 heads; /* a power of two */
+	__u32 *head; /* of each list */
+	__u32 lists; /* in use: as many as there ever were entries, so that few entries take few cache lines */
+	__u32 heads; /* at most */
 	__u32 max, made, used;
 	__u32 free; /* list of entries that were used */
 	__u32 hand;
