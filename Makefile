@@ -83,12 +83,12 @@ HTTP       := $(patsubst %.c,$(B)/%,$(wildcard tests/http/t_*.c tests/proxy/t_*.
 FUZZ       := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 GEN        := $(if $(wildcard tests/gen/*.c),$(B)/weir-gen)
 DEMO       := $(patsubst tests/demo/%.c,$(B)/demo-%,$(filter-out %.bpf.c,$(wildcard tests/demo/*.c)))
-BENCH      := $(B)/weir-bench $(B)/weir-bench-l7
+BENCH      := $(B)/weir-bench $(B)/weir-bench-l7 $(B)/weir-bench-redis
 # The same sources, built otherwise: what an upgrade changes the program to (tests/netns/t_restart.c).
 NEXT       := $(if $(findstring /next,$(B)),,$(B)/next/weir)
 TESTS      := $(UNIT) $(PACKET) $(NETNS) $(HTTP)
 
-.PHONY: all all-demo check check-vm install uninstall demo test bench bench-l7 lint format clean help tests
+.PHONY: all all-demo check check-vm install uninstall demo test bench bench-l7 bench-redis lint format clean help tests
 all: $(B)/weir $(BPF_OBJ) $(GEN) ## build the agent, the BPF object and the traffic generator
 
 all-demo: all $(DEMO)
@@ -117,7 +117,11 @@ $(foreach f,$(BPF_SRC) $(TBPF_SRC),$(eval $(call skel_rule,$(f))))
 $(B)/include/%.lua.h: user/redis/%.lua Makefile
 	@mkdir -p $(@D)
 	$(call say,LUA,$<)sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< > $@
+$(B)/include/%.lua.h: user/fleet/%.lua Makefile
+	@mkdir -p $(@D)
+	$(call say,LUA,$<)sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< > $@
 $(B)/user/redis/script.o: $(B)/include/decide.lua.h
+$(B)/user/fleet/call.o: $(B)/include/lists.lua.h
 
 $(B)/libweir.a: $(USER_OBJ)
 	$(call say,AR,$@)rm -f $@; ar rcs $@ $^
@@ -129,6 +133,8 @@ $(B)/weir-gen: $(patsubst %.c,$(B)/%.o,$(filter-out %.bpf.c,$(wildcard tests/gen
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(B)/weir-bench: $(B)/tests/bench/bench.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+$(B)/weir-bench-redis: $(B)/tests/redis/bench.o $(B)/libtest.a $(B)/libweir.a
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
 $(B)/weir-bench-l7: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/l7*.c)) $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
@@ -158,6 +164,8 @@ check-vm: tests ## the packet and namespace tests on stock Debian kernels in QEM
 fuzz: $(FUZZ)
 bench: tests ## what a packet costs: XDP_DROP, peers and weir in one run; writes build/bench.json
 	$(Q)$(B)/weir-bench --json build/bench.json
+bench-redis: $(B)/weir-bench-redis ## decisions in a shared store, beside redis-benchmark; writes build/bench-redis.json
+	$(Q)$(B)/weir-bench-redis --json build/bench-redis.json
 bench-l7: $(B)/weir $(B)/weir-bench-l7 ## what a check of the request layer costs, beside peers; writes build/bench-l7.json
 	$(Q)$(B)/weir-bench-l7 --build $(B) --json build/bench-l7.json
 demo: ## scripts/demo

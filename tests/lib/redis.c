@@ -16,18 +16,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/proxy.h"
 #include "lib/run.h"
 #include "lib/wait.h"
 
 #define WORDS_MAX 48
 #define WAIT_MS	  10000
 
+const char *redis_program(const char *name)
+{
+	return proxy_find(name);
+}
+
 bool redis_installed(void)
 {
-	const char *const argv[] = {"redis-server", "--version", NULL};
-	char out[256];
-
-	return run_cmdv(0, out, sizeof(out), argv) == 0;
+	return redis_program("redis-server");
 }
 
 uint16_t redis_free_port(void)
@@ -112,12 +115,14 @@ int redis_file(struct redis_server *r, const char *name, const char *text, char 
 
 int redis_start(struct redis_server *r, ...)
 {
-	const char *argv[WORDS_MAX + 1] = {"redis-server"};
+	const char *argv[WORDS_MAX + 1] = {redis_program("redis-server")};
 	char port[8];
 	size_t n = 1;
 	va_list ap;
 	int fd, e;
 
+	if (!argv[0])
+		return -ENOENT;
 	e = prepare(r);
 	if (e < 0)
 		return e;

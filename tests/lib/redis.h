@@ -29,7 +29,11 @@ struct redis_server {
 	char dir[64], sock[96], log[96];
 };
 
+/* From PATH, or where scripts/setup --proxies puts it. */
 bool redis_installed(void);
+#define REDIS_SKIP "skip: there is no redis-server (scripts/setup --proxies)"
+/* The path of redis-server or redis-benchmark; NULL: there is none. */
+const char *redis_program(const char *name);
 /* A port that is free now. */
 uint16_t redis_free_port(void);
 /* Starts it with these words after its own ("--save", "", …), NULL at the end; waits until it answers. -errno. */

@@ -165,9 +165,21 @@ static void run_benchmark(struct bench *b, struct row *w, unsigned round, unsign
 	struct weir_store_request q = {.layer = y, .n = w->layers};
 	struct weir_redis_pack p = {.prefix = "weir:"};
 	char out[8192] = "", sha[48], count[24], layers[8], keys[3][64];
-	const char *argv[32] = {
-		"redis-benchmark", "-s", b->f.r.sock, "-P",  "16",	"-c", "50",  "-r",
-		"100000",	   "-q", "-n",	      count, "EVALSHA", sha,  layers};
+	const char *argv[32] = {redis_program("redis-benchmark"),
+				"-s",
+				b->f.r.sock,
+				"-P",
+				"16",
+				"-c",
+				"50",
+				"-r",
+				"100000",
+				"-q",
+				"-n",
+				count,
+				"EVALSHA",
+				sha,
+				layers};
 	double own, redis, n = 100000.0 * seconds;
 	int fd = memfd_create("out", MFD_CLOEXEC);
 	size_t k = 15;
@@ -278,8 +290,8 @@ int main(int argc, char **argv)
 				      argv[0]);
 			return 2;
 		}
-	if (!redis_installed()) {
-		(void)puts("skip: redis-server is not installed");
+	if (!redis_installed() || !redis_program("redis-benchmark")) {
+		(void)puts(REDIS_SKIP);
 		return 77;
 	}
 	if (redis_start(&b.f.r, NULL) < 0 || !(b.c = redis_open(&b.f.r)))

@@ -578,7 +578,7 @@ int main(void)
 	};
 
 	if (!redis_installed()) {
-		(void)puts("skip: redis-server is not installed");
+		(void)puts(REDIS_SKIP);
 		return 77;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
