@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/bench/l7_servers_int.h"
+#include "tests/lib/proxy.h"
 #include "user/base/cleanup.h"
 
 /* As an operator would tune it for this: one worker, no access log, the file kept open (limit_req acts on files only,
@@ -40,33 +41,17 @@ static const char nginx_conf[] =
 	"	}\n"
 	"}\n";
 
-/* Unpacked for the tests, or installed; false: neither. */
-static bool find_nginx(const struct server_place *at, char path[static SERVER_PATH_BYTES])
-{
-	static const char *const places[] = {"/usr/sbin/nginx", "/usr/local/sbin/nginx"};
-
-	(void)snprintf(path, SERVER_PATH_BYTES, "%s/proxies/usr/sbin/nginx", at->build);
-	if (!access(path, X_OK))
-		return true;
-	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-		(void)snprintf(path, SERVER_PATH_BYTES, "%s", places[i]);
-		if (!access(path, X_OK))
-			return true;
-	}
-	return false;
-}
-
 int server_nginx(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
 		 struct server *ret)
 {
-	char nginx[SERVER_PATH_BYTES], path[SERVER_PATH_BYTES], text[4096];
+	const char *nginx = proxy_find("nginx"), *d = at->dir;
+	char path[SERVER_PATH_BYTES], text[4096];
 	_cleanup_close_ int fd = -1;
-	const char *d = at->dir;
 	struct server s = {};
 	int r;
 
 	(void)config;
-	if (!find_nginx(at, nginx))
+	if (!nginx)
 		return SERVER_ABSENT;
 	r = bench_socket(false, err, &fd, &s.port);
 	if (!r)
