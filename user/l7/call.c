@@ -23,6 +23,7 @@ static void finish(struct weir_l7_call *call)
 				    now_us > call->asked_us ? now_us - call->asked_us : 0);
 	}
 	call->ready = true;
+	w->finished++;
 	call->done(call->arg, call); /* it may be gone now */
 }
 
@@ -44,25 +45,9 @@ static bool passes(const struct weir_l7_call *call)
 	return true;
 }
 
-/* The store has answered (0) or not (-errno). */
-static void conclude(struct weir_l7_call *call, int r)
-{
-	struct weir_l7_job *late = call->job->busy ? call->job : NULL;
-
-	if (r < 0)
-		weir_l7_store_away(call);
-	weir_l7_verdict(call);
-	/* charged in the end after all: right for a request that passes */
-	if (late && passes(call))
-		late->then = WEIR_L7_THEN_NOTHING;
-	finish(call);
-}
-
-/* --- the store ---- */
-
 static void on_store(struct weir_store_request *q, int r, void *data);
 
-static void give_back(struct weir_l7_job *job, enum weir_l7_then then)
+void weir_l7_job_give_back(struct weir_l7_job *job, enum weir_l7_then then)
 {
 	job->then = then;
 	job->busy = true;
@@ -77,11 +62,34 @@ static bool any_charged(const struct weir_l7_job *job)
 	return false;
 }
 
+/* --- the answer of the store ---- */
+
+/* The store has answered (0) or not (-errno). */
+static void conclude(struct weir_l7_call *call, int r)
+{
+	struct weir_l7_job *late = call->job->busy ? call->job : NULL;
+	struct weir_l7 *l7 = call->w->l7;
+
+	if (l7->local && call->job->store == call->w->store && call->job->q.n)
+		(r < 0 ? weir_l7_note_failure : weir_l7_note_success)(l7, call->asked_us);
+	if (r < 0)
+		weir_l7_store_away(call);
+	else if (call->host)
+		weir_l7_host_charge(call);
+	weir_l7_verdict(call);
+	/* charged in the end after all: right for a request that passes */
+	if (late && passes(call))
+		late->then = WEIR_L7_THEN_NOTHING;
+	finish(call);
+}
+
+/* --- the store ---- */
+
 /* Nobody waits for this answer any more. */
 static void on_late(struct weir_l7_job *job, int r)
 {
 	if (job->then == WEIR_L7_THEN_REFUND && r >= 0 && any_charged(job)) {
-		give_back(job, WEIR_L7_THEN_NOTHING);
+		weir_l7_job_give_back(job, WEIR_L7_THEN_NOTHING);
 		return;
 	}
 	if (job->then == WEIR_L7_THEN_LEAVE && job->w && any_charged(job))
@@ -140,14 +148,36 @@ static int set_timer(struct weir_l7_call *call)
 	return 0;
 }
 
+/* The fleet's secret is not known yet: what is counted without it would be counted nowhere. */
+static bool must_wait(const struct weir_l7_call *call)
+{
+	const struct weir_l7 *l7 = call->w->l7;
+
+	return l7->shared && call->job->store != l7->local &&
+	       !__atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED);
+}
+
 static void put_question(struct weir_l7_call *call)
 {
-	struct weir_l7_job *job = call->job;
-	struct weir_store *store = job->store;
+	struct weir_l7_job *job;
+	struct weir_store *store;
 
-	job->busy = job->q.n > 0;
-	if (!job->q.n) {
-		job->r = 0; /* nothing but missing keys */
+	if (call->host && !call->job->q.n) { /* limits of this host alone */
+		weir_l7_job_put(call->job);
+		call->job = call->host;
+		call->host = NULL;
+		for (size_t i = 0; i < call->n; i++)
+			call->part[i].host = false;
+	}
+	if (call->host)
+		weir_l7_host_look(call);
+	job = call->job;
+	store = job->store;
+	job->busy = job->q.n > 0 && !must_wait(call);
+	if (!job->busy) {
+		job->r = job->q.n ? -EHOSTDOWN
+				  : 0; /* nothing: missing keys alone, or refused here */
+		job->q.admitted = true;
 	} else if (call->refund) {
 		job->q.newest = true;
 		for (size_t i = 0; i < job->q.n; i++)
@@ -224,6 +254,7 @@ static int ask(struct weir_l7_worker *w, struct weir_l7_call *call, const struct
 		finish(call);
 		return 0;
 	}
+	call->host = NULL;
 	call->job = weir_l7_job_take(w, rules->room);
 	if (!call->job)
 		return -ENOMEM;
@@ -247,6 +278,7 @@ static int start(struct weir_l7_worker *w, const struct weir_l7_query *query, bo
 		 weir_l7_done_fn *done, void *arg, struct weir_l7_call **ret_call)
 {
 	struct weir_l7_call *call = begin(w, query, done, arg);
+	__u64 finished;
 	int r;
 
 	if (!call)
@@ -255,7 +287,11 @@ static int start(struct weir_l7_worker *w, const struct weir_l7_query *query, bo
 	if (!call->peek && !refund)
 		weir_l7_add(&w->counts.checks, 1);
 	*ret_call = call; /* done may come before this returns */
+	finished = w->finished;
 	r = ask(w, call, query);
+	while (r >= 0 && w->own_base && w->finished == finished)
+		if (event_base_loop(w->own_base, EVLOOP_ONCE) != 0)
+			break; /* it has its budget's timer */
 	if (r < 0) {
 		*ret_call = NULL;
 		call->ready = true;
@@ -333,32 +369,37 @@ const struct weir_answer_limit *weir_l7_call_limits(struct weir_l7_call *call, s
 }
 
 /* The job goes its way alone. */
-static void hand_over(struct weir_l7_call *call, enum weir_l7_then then)
+static void hand_over(struct weir_l7_call *call, struct weir_l7_job **from, enum weir_l7_then then)
 {
-	struct weir_l7_job *job = call->job;
+	struct weir_l7_job *job = TAKE_PTR(*from);
 
-	call->job = NULL;
 	weir_l7_job_late(job, call->use->rules, then);
-	give_back(job, then);
+	weir_l7_job_give_back(job, then);
 }
 
 void weir_l7_call_leave(struct weir_l7_call *call)
 {
-	struct weir_l7_job *job = call->job;
+	struct weir_l7_job **from[] = {&call->job, &call->host};
 
 	/* only the place: what else was charged stays, or asking and leaving would be free */
-	for (size_t i = 0; job && i < job->q.n; i++)
-		job->layer[i].charged &=
-			job->layer[i].limit->algorithm == WEIR_REQUEST_LEAKY_BUCKET;
-	if (job && call->wait_us && any_charged(job))
-		hand_over(call, WEIR_L7_THEN_LEAVE);
+	for (size_t k = 0; k < ARRAY_LEN(from); k++) {
+		struct weir_l7_job *job = *from[k];
+
+		for (size_t i = 0; job && i < job->q.n; i++)
+			job->layer[i].charged &=
+				job->layer[i].limit->algorithm == WEIR_REQUEST_LEAKY_BUCKET;
+		if (job && call->wait_us && any_charged(job))
+			hand_over(call, from[k], WEIR_L7_THEN_LEAVE);
+	}
 	weir_l7_call_free(call);
 }
 
 void weir_l7_call_abort(struct weir_l7_call *call)
 {
 	if (call->job && any_charged(call->job))
-		hand_over(call, WEIR_L7_THEN_NOTHING);
+		hand_over(call, &call->job, WEIR_L7_THEN_NOTHING);
+	if (call->host && any_charged(call->host))
+		hand_over(call, &call->host, WEIR_L7_THEN_NOTHING);
 	call->n = 0;
 	call->wait_us = 0;
 	call->refuse = WEIR_ANSWER_SHUTTING_DOWN;
@@ -375,5 +416,7 @@ void weir_l7_call_free(struct weir_l7_call *call)
 		weir_l7_job_late(call->job, call->use->rules, WEIR_L7_THEN_REFUND);
 	else if (call->job)
 		weir_l7_job_put(call->job);
+	if (call->host)
+		weir_l7_job_put(call->host);
 	weir_l7_call_put(call);
 }

@@ -58,6 +58,7 @@ void weir_l7_put_in_force(struct weir_l7 *l7, struct weir_rules *rules)
 	weir_l7_assign_slots(l7, rules);
 	old = l7->rules;
 	l7->rules = rules;
+	weir_hot_forget(&l7->hot); /* before any worker lets the former ones go */
 	__atomic_store_n(&l7->generation, l7->generation + 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&l7->lock);
 	if (old)
@@ -75,12 +76,17 @@ static int fill(struct weir_l7 *l7, const struct weir_conf *conf,
 	l7->mode = conf->mode;
 	l7->keys = conf->request.keys;
 	l7->bytes = conf->request.bytes;
-	randombytes_buf(l7->secret, sizeof(l7->secret));
+	l7->agents = 1;
+	l7->secret_known = options && options->secret;
+	if (l7->secret_known)
+		memcpy(l7->secret, options->secret, sizeof(l7->secret));
+	else
+		randombytes_buf(l7->secret, sizeof(l7->secret));
 	l7->former = calloc(1, sizeof(*l7->former));
 	if (!l7->former || weir_l7_events_init(&l7->events) < 0 ||
 	    weir_offences_init(&l7->offences) < 0)
 		return weir_error_set(e, -ENOMEM, "out of memory or of file descriptors");
-	r = embedded(l7, l7->store ? &l7->local : &l7->store, e);
+	r = embedded(l7, l7->store || l7->shared ? &l7->local : &l7->store, e);
 	if (r >= 0)
 		r = make_rules(l7, conf, &rules, e);
 	if (r >= 0)
@@ -100,7 +106,13 @@ int weir_l7_new(const struct weir_conf *conf, const struct weir_l7_options *opti
 	}
 	memset(l7, 0, sizeof(*l7));
 	l7->events.fd = -1;
-	l7->store = options ? options->store : NULL;
+	if (options) {
+		l7->store = options->store;
+		l7->shared = options->store_of;
+		l7->store_of = options->store_of;
+		l7->store_arg = options->store_arg;
+		l7->store_stats = options->store_stats;
+	}
 	r = -pthread_mutex_init(&l7->lock, NULL);
 	if (r < 0)
 		(void)weir_error_set(e, r, "no lock: %s", strerror(-r));
@@ -151,6 +163,28 @@ int weir_l7_configure(struct weir_l7 *l7, const struct weir_conf *conf, char **r
 	return 0;
 }
 
+int weir_l7_set_secret(struct weir_l7 *l7, const unsigned char *secret, struct weir_error *e)
+{
+	const struct weir_rules_options o = {.secret = secret, .salt = weir_l7_salt_of, .arg = l7};
+	struct weir_rules *rules;
+	int r;
+
+	if (l7->secret_known && sodium_memcmp(l7->secret, secret, sizeof(l7->secret)) == 0)
+		return 0;
+	r = weir_rules_salted(l7->rules, &o, &rules);
+	if (r < 0)
+		return weir_error_set(e, r, "out of memory");
+	memcpy(l7->secret, secret, sizeof(l7->secret));
+	weir_l7_put_in_force(l7, rules);
+	__atomic_store_n(&l7->secret_known, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void weir_l7_set_agents(struct weir_l7 *l7, unsigned n)
+{
+	__atomic_store_n(&l7->agents, n ? n : 1, __ATOMIC_RELAXED);
+}
+
 void weir_l7_set_mode(struct weir_l7 *l7, enum weir_mode mode)
 {
 	__atomic_store_n(&l7->mode, mode, __ATOMIC_RELAXED);
@@ -166,13 +200,29 @@ bool weir_l7_has_limit(struct weir_l7 *l7, const char *name)
 	return has;
 }
 
+/* Loops that nobody else turns: of the main thread's workers, so that their connections live. */
+static void turn_own_loops(struct weir_l7 *l7)
+{
+	struct weir_l7_worker *w;
+
+	pthread_mutex_lock(&l7->lock);
+	for (w = l7->workers; w && !w->own_base; w = w->next)
+		;
+	pthread_mutex_unlock(&l7->lock);
+	for (; w; w = w->next) /* made and freed by this thread */
+		if (w->own_base)
+			(void)event_base_loop(w->own_base, EVLOOP_NONBLOCK);
+}
+
 void weir_l7_sweep(struct weir_l7 *l7)
 {
 	__u64 now_us = weir_l7_now_us(l7);
 
-	l7->store->ops->sweep(l7->store, now_us, SWEEP);
+	if (l7->store)
+		l7->store->ops->sweep(l7->store, now_us, SWEEP);
 	if (l7->local)
 		l7->local->ops->sweep(l7->local, now_us, SWEEP);
+	turn_own_loops(l7);
 	l7->offences.store->ops->sweep(l7->offences.store, now_us, SWEEP);
 	if (l7->offences.suspects)
 		weir_suspects_sweep(l7->offences.suspects, now_us);

@@ -14,6 +14,8 @@
 
 #include "user/config/conf.h"
 #include "user/l7/answer.h"
+#include "user/redis/redis.h"
+#include "user/store/hot.h"
 
 struct event_base;
 struct weir_l7;
@@ -30,6 +32,17 @@ struct weir_l7_options {
 	 * says; beside another one there is one too, for on_store_failure: local.
 	 */
 	struct weir_store *store;
+	/* A store that is shared with other agents, one for each worker: made by weir_l7_worker_new, in @base's thread
+	 * from then on, freed with the worker. Limits with scope: host, and on_store_failure: local, have an embedded one.
+	 */
+	int (*store_of)(void *arg, struct event_base *base, struct weir_store **ret);
+	void *store_arg;
+	void (*store_stats)(struct weir_store *s,
+			    struct weir_redis_stats *ret); /* of any thread; NULL: none */
+	/* WEIR_KEY_SECRET bytes that hash keys. NULL: random ones; of a shared store it is not known yet, and the store is
+	 * as if it were away until weir_l7_set_secret.
+	 */
+	const unsigned char *secret;
 };
 
 /* Reads plans_file and builds rules and stores. Errors are sentences. */
@@ -44,10 +57,16 @@ DEFINE_CLEANUP(struct weir_l7, weir_l7_free)
  */
 int weir_l7_configure(struct weir_l7 *l7, const struct weir_conf *conf, char **ret_note,
 		      struct weir_error *e);
+/* What keys are hashed with from now on; states that were counted with another one are left behind. Main thread. */
+int weir_l7_set_secret(struct weir_l7 *l7, const unsigned char *secret, struct weir_error *e);
+/* How many agents share the store, as last heard: while it is away each grants its part. At least 1. */
+void weir_l7_set_agents(struct weir_l7 *l7, unsigned n);
 /* MONITOR: everything is judged and charged as ever, nothing is refused; answers have X-Weir-Would. */
 void weir_l7_set_mode(struct weir_l7 *l7, enum weir_mode mode);
 
-/* @base: for the budget's timer; NULL: questions end before weir_l7_ask returns (the embedded store's always do). */
+/* @base: for the budget's timer; NULL: questions end before weir_l7_ask returns (the embedded store's always do; for a
+ * shared one the thread waits, at most for the budget).
+ */
 int weir_l7_worker_new(struct weir_l7 *l7, struct event_base *base, struct weir_l7_worker **ret);
 /* Without calls under way. */
 void weir_l7_worker_free(struct weir_l7_worker *w);
@@ -112,6 +131,8 @@ struct weir_l7_limit_stats {
 	enum weir_request_algorithm algorithm;
 	enum weir_mode mode;
 	bool in_force; /* false: of a former configuration; counters never go back */
+	bool fleet;    /* counted with other agents */
+	bool fallback; /* its store is away: on_store_failure decides */
 	__u64 n[WEIR_L7_VERDICT_MAX];
 	__u64 last_refused_s; /* wall clock; 0: never */
 };
@@ -131,7 +152,12 @@ struct weir_l7_stats {
 	__u64 escalated, escalations_capped, escalations_spared; /* unless_identities */
 	__u64 suspicious;					 /* addresses now */
 	struct weir_l7_histogram check; /* without the time an answer was held */
-	struct weir_store_stats store;
+	struct weir_store_stats store;	/* the embedded one */
+	bool shared;
+	bool secret_known;	       /* of a shared store */
+	unsigned agents;	       /* that share it */
+	struct weir_redis_stats redis; /* of all workers: health of the worst, sums */
+	struct weir_hot_stats hot;
 };
 /* Sums over all threads, from the start of the process. */
 void weir_l7_stats(struct weir_l7 *l7, struct weir_l7_stats *ret);

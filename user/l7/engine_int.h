@@ -5,6 +5,7 @@
  *	stats.c    counters                                       layers.c   a question: read, matched, made into layers
  *	events.c   the queue to the agent                         call.c     a question's way to its answer
  *	inspect.c  state of one client: shown, forgotten          verdict.c  from a decision to outcomes, counters and events
+ *	away.c     what each limit says while its store is away   host.c     limits of this host beside those of the fleet
  *
  * Who may touch what: a worker, its calls and its jobs are touched by its thread only; its counters are written by it
  * and read by anybody; struct weir_l7 is guarded by its lock, but for what says otherwise.
@@ -34,6 +35,7 @@ struct weir_l7_counts {
 	struct weir_l7_histogram check;
 	__u64 limit[WEIR_L7_SLOTS][WEIR_L7_VERDICT_MAX];
 	__u64 last_refused_s[WEIR_L7_SLOTS];
+	__u64 last_away_s[WEIR_L7_SLOTS]; /* judged without its store */
 };
 
 static inline void weir_l7_add(__u64 *counter, __u64 n)
@@ -46,12 +48,14 @@ struct weir_l7_slot {
 	char name[WEIR_NAME_MAX]; /* "": free */
 	enum weir_request_algorithm algorithm;
 	enum weir_mode mode;
+	bool fleet;
 	unsigned order;			   /* in the configuration */
 	__u64 generation;		   /* of the last rules that had it */
 	__u64 salt;			   /* of its state; see weir_l7_reset */
 	__u64 before[WEIR_L7_VERDICT_MAX]; /* what another limit had counted in this place */
 };
 
+void weir_l7_count_limit(struct weir_l7_counts *c, unsigned slot, enum weir_l7_verdict v);
 void weir_l7_count_check(struct weir_l7_counts *c, __u64 took_us);
 /* Gives every rule its slot. Under the lock. */
 void weir_l7_assign_slots(struct weir_l7 *l7, struct weir_rules *rules);
@@ -78,6 +82,28 @@ void weir_l7_events_done(struct weir_l7_events *v);
 bool weir_l7_events_want(struct weir_l7_events *v, unsigned per_second, __u64 now_us);
 void weir_l7_events_put(struct weir_l7_events *v, const struct weir_l7_event *event);
 
+/* --- a store that is away (away.c) ---- */
+
+#define WEIR_L7_AWAY_CALM_US 10000000ull /* without a failure: it is back for good */
+
+/* Of all workers; relaxed. A period is from a failure until the store has been back for so long: counts of this host alone
+ * are dropped then, and never before, or each of many short failures would grant a share anew.
+ */
+struct weir_l7_away {
+	__u64 period;
+	__u64 failed_us, back_us;
+};
+
+/* A host's part of one limit, as a worker has worked it out. */
+struct weir_l7_local {
+	bool known;
+	__u64 period, parts, whole;
+	struct weir_store_limit store, fresh;
+};
+
+void weir_l7_note_failure(struct weir_l7 *l7, __u64 now_us);
+void weir_l7_note_success(struct weir_l7 *l7, __u64 now_us);
+
 /* --- the shared object ---- */
 
 struct weir_l7 {
@@ -86,15 +112,26 @@ struct weir_l7 {
 	enum weir_mode mode;			 /* relaxed */
 	weir_l7_clock_fn *clock;
 	void *clock_arg;
-	struct weir_store *store;
-	struct weir_store *local; /* while @store is away; NULL: @store is the embedded one */
+	struct weir_store *store; /* of all workers; NULL: each has its own */
+	struct weir_store *local; /* of this host alone, beside another one; NULL: @store is it */
+	bool shared;		  /* by store_of */
+	bool secret_known;	  /* relaxed; else a shared store is not asked */
+	int (*store_of)(void *arg, struct event_base *base, struct weir_store **ret);
+	void *store_arg;
+	void (*store_stats)(struct weir_store *s, struct weir_redis_stats *ret);
+	unsigned agents; /* relaxed */
 	struct weir_offences offences;
+
+	_Alignas(WEIR_L7_LINE) struct weir_l7_away away;
+	_Alignas(WEIR_L7_LINE) struct weir_hot_agent hot;
 
 	_Alignas(WEIR_L7_LINE) pthread_mutex_t lock;
 	struct weir_rules *rules;
 	unsigned char secret[WEIR_KEY_SECRET];
 	struct weir_l7_worker *workers;
 	struct weir_l7_counts *former; /* of workers that are gone */
+	struct weir_redis_stats former_redis;
+	struct weir_hot_stats former_hot;
 	struct weir_l7_slot slot[WEIR_L7_SLOTS];
 	__u64 keys, bytes; /* memory.request_* that the stores were made with */
 
@@ -116,6 +153,7 @@ struct weir_l7_use {
 	struct weir_rules *rules;
 	size_t calls;
 	bool current;
+	struct weir_l7_local *local; /* by rule and plan; NULL until one is needed */
 };
 
 /* What is asked of a store. It outlives its call where the store answers late. */
@@ -130,7 +168,8 @@ struct weir_l7_job {
 	struct weir_l7_call *call;	  /* THEN_ANSWER */
 	struct weir_l7_job *next, **back; /* of the pool; of w->late while its call does not wait */
 	enum weir_l7_then then;
-	bool busy; /* the store has it */
+	bool busy;    /* the store has it */
+	bool refused; /* by limits of this host, when they were looked at */
 	int r;
 	struct weir_store *store;
 	struct weir_rules *rules; /* a reference of its own once it is late; NULL: its call's */
@@ -146,14 +185,16 @@ struct weir_l7_part {
 	const struct weir_rule_numbers *numbers;
 	enum weir_l7_part_state state;
 	unsigned layer; /* of the job */
-	bool local;	/* judged by this host alone */
+	bool host;	/* of call->host */
+	bool local;	/* judged by this host alone, since its store is away */
 };
 
 struct weir_l7_call {
 	struct weir_l7_worker *w;
 	struct weir_l7_call *next; /* of the pool */
 	struct weir_l7_use *use;
-	struct weir_l7_job *job; /* NULL: none */
+	struct weir_l7_job *job;  /* NULL: none */
+	struct weir_l7_job *host; /* limits of this host beside those of the fleet; NULL: none */
 	weir_l7_done_fn *done;
 	void *arg;
 	struct event timer;
@@ -188,7 +229,12 @@ struct weir_l7_known_key {
 struct weir_l7_worker {
 	struct weir_l7 *l7;
 	struct event_base *base;
-	struct weir_l7_worker *next; /* under l7->lock */
+	struct event_base
+		*own_base; /* nobody turns it but questions; NULL: @base is the thread's */
+	__u64 finished;	   /* questions, where own_base is waited on */
+	struct weir_store *store;
+	struct weir_store *own_store; /* the same, where it is this worker's */
+	struct weir_l7_worker *next;  /* under l7->lock */
 	__u64 generation;
 	struct weir_l7_use *use;
 	struct weir_l7_call *calls; /* pools */
@@ -225,12 +271,36 @@ int weir_l7_layers(struct weir_l7_worker *w, struct weir_l7_call *call);
 void weir_l7_layer(const struct weir_l7_asked *asked, const struct weir_rule *rule,
 		   const struct weir_key *key, __u64 now_us, struct weir_store_layer *ret);
 
+/* As a question with that address has it; for inspect.c. */
+void weir_l7_tag(const struct weir_rules *rules, const struct weir_rule *rule,
+		 const struct weir_key_request *request, struct weir_store_layer *y);
+
+/* The store of this host. */
+static inline struct weir_store *weir_l7_host_store(const struct weir_l7 *l7)
+{
+	return l7->local ? l7->local : l7->store;
+}
+
+/* --- call.c, host.c ---- */
+
+/* What it has charged; then it goes its way. */
+void weir_l7_job_give_back(struct weir_l7_job *job, enum weir_l7_then then);
+/* Before the fleet is asked: may be that only its monitor limits are left. */
+void weir_l7_host_look(struct weir_l7_call *call);
+/* After the fleet's answer. */
+void weir_l7_host_charge(struct weir_l7_call *call);
+
+/* --- away.c ---- */
+
+/* The store has not answered, or too late: what each limit says for that. */
+void weir_l7_store_away(struct weir_l7_call *call);
+/* The same for the limits of this host, whose store is full. */
+void weir_l7_host_away(struct weir_l7_call *call);
+
 /* --- verdict.c ---- */
 
 /* From the decided job to limits, counters and events. */
 void weir_l7_verdict(struct weir_l7_call *call);
-/* The store is away or too late: what each limit says for that. */
-void weir_l7_store_away(struct weir_l7_call *call);
 /* One refusal by @name that no count has decided. */
 void weir_l7_count_refusal(struct weir_l7_call *call, enum weir_answer_code code, const char *name);
 

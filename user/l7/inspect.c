@@ -3,6 +3,8 @@
  * Called by the agent, on its own worker, in its main thread.
  */
 #include <sodium.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -246,8 +248,34 @@ static void on_now(struct weir_store_request *q, int r, void *data)
 		weir_l7_job_put(job);
 }
 
+static void on_patience(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	*(bool *)arg = true;
+}
+
+/* Where the store answers later: turns the worker's own loop, at most for the budget. */
+static void wait_for(struct weir_l7_worker *w, const struct weir_l7_job *job)
+{
+	__u64 us = w->use->rules->budget_us;
+	const struct timeval in = {.tv_sec = (time_t)(us / 1000000),
+				   .tv_usec = (suseconds_t)(us % 1000000)};
+	struct event patience;
+	bool over = false;
+
+	if (!w->own_base || !job->busy ||
+	    evtimer_assign(&patience, w->own_base, on_patience, &over) < 0 ||
+	    evtimer_add(&patience, &in) < 0)
+		return;
+	while (job->busy && !over && event_base_loop(w->own_base, EVLOOP_ONCE) == 0)
+		;
+	(void)evtimer_del(&patience);
+}
+
 /* One layer, shown or forgotten; @layer is filled in. -EAGAIN: the store does not answer at once. */
-static int ask_now(struct search *s, bool reset, struct weir_store_layer *layer)
+static int ask_now(struct search *s, const struct weir_rule *rule, bool reset,
+		   struct weir_store_layer *layer)
 {
 	struct weir_l7_job *job = weir_l7_job_take(s->w, s->rules->room);
 	int r;
@@ -258,9 +286,12 @@ static int ask_now(struct search *s, bool reset, struct weir_store_layer *layer)
 	job->q.n = 1;
 	job->q.now_us = weir_l7_now_us(s->w->l7);
 	job->q.peek = true;
+	if (rule->host)
+		job->store = weir_l7_host_store(s->w->l7);
 	job->busy = true;
 	(reset ? job->store->ops->reset : job->store->ops->decide)(job->store, &job->q, on_now,
 								   job);
+	wait_for(s->w, job);
 	if (job->busy) {
 		weir_l7_job_late(job, s->w->use->rules, WEIR_L7_THEN_NOTHING);
 		return -EAGAIN;
@@ -291,7 +322,8 @@ static int show(void *arg, const struct found *f)
 	int r;
 
 	weir_l7_layer(&v->s->asked, f->rule, f->key, weir_l7_now_us(v->s->w->l7), &layer);
-	r = ask_now(v->s, false, &layer);
+	weir_l7_tag(v->s->rules, f->rule, &v->s->asked.key, &layer);
+	r = ask_now(v->s, f->rule, false, &layer);
 	if (r < 0)
 		return r;
 	weir_l7_show(f->rule, &f->rule->numbers[v->s->asked.plan], &layer, f->rule->monitor,
@@ -340,7 +372,8 @@ static int forget(void *arg, const struct found *f)
 	int r;
 
 	weir_l7_layer(&g->s->asked, f->rule, f->key, weir_l7_now_us(g->s->w->l7), &layer);
-	r = ask_now(g->s, true, &layer);
+	weir_l7_tag(g->s->rules, f->rule, &g->s->asked.key, &layer);
+	r = ask_now(g->s, f->rule, true, &layer);
 	if (r >= 0)
 		g->n += layer.charged;
 	return r;
@@ -365,6 +398,20 @@ static int reset_client(struct weir_l7_worker *w, const struct weir_rules *rules
 	if (who->ip)
 		weir_offences_forget(&w->l7->offences, rules, who->ip, weir_l7_now_us(w->l7));
 	*ret_n = g.n;
+	return 0;
+}
+
+/* Of a limit of the fleet this host alone would count under another name. */
+static int refuse_fleet(const struct weir_l7 *l7, const struct weir_rules *rules, const char *limit,
+			struct weir_error *e)
+{
+	for (size_t i = 0; l7->shared && i < rules->n; i++)
+		if (!rules->rule[i].host && (!limit || strcmp(limit, rules->rule[i].name) == 0))
+			return weir_error_set(
+				e, -EINVAL,
+				"limit '%s' counts for the whole fleet: reset one client of it "
+				"(for example --ip)",
+				rules->rule[i].name);
 	return 0;
 }
 
@@ -404,7 +451,9 @@ int weir_l7_reset(struct weir_l7_worker *w, const char *limit, const struct weir
 		return weir_error_set(e, -ENOENT, "there is no request limit named '%s'", limit);
 	if (who)
 		return reset_client(w, rules, limit, who, ret_n, e);
-	r = reset_all(w->l7, limit, e);
+	r = refuse_fleet(w->l7, rules, limit, e);
+	if (r >= 0)
+		r = reset_all(w->l7, limit, e);
 	if (r >= 0)
 		*ret_n = 0;
 	return r;

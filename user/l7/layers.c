@@ -183,13 +183,54 @@ void weir_l7_layer(const struct weir_l7_asked *asked, const struct weir_rule *ru
 static int add_part(struct weir_l7_call *call, const struct weir_rule *rule, unsigned plan,
 		    enum weir_l7_part_state state)
 {
+	bool host = rule->host && call->w->l7->local;
+	const struct weir_l7_job *job = host ? call->host : call->job;
+
 	if (call->n == call->room)
 		return -E2BIG;
 	call->part[call->n++] = (struct weir_l7_part){.rule = rule,
 						      .numbers = &rule->numbers[plan],
 						      .state = state,
-						      .layer = (unsigned)call->job->q.n};
+						      .layer = job ? (unsigned)job->q.n : 0,
+						      .host = host};
 	return 0;
+}
+
+/* The question that a limit's layer belongs to: of the fleet, or of this host beside it. NULL: no memory. */
+static struct weir_l7_job *job_of(struct weir_l7_call *call, const struct weir_rule *rule)
+{
+	struct weir_l7_worker *w = call->w;
+
+	if (!rule->host || !w->l7->local)
+		return call->job;
+	if (!call->host) {
+		call->host = weir_l7_job_take(w, call->use->rules->room);
+		if (!call->host)
+			return NULL;
+		call->host->call = call;
+		call->host->store = w->l7->local;
+		call->host->q.now_us = call->asked_us;
+	}
+	return call->host;
+}
+
+/* States of one address live on one node of a Cluster, where its key says which address it is. */
+static void tag(struct weir_l7_worker *w, const struct weir_rules *rules,
+		const struct weir_rule *rule, struct weir_store_layer *y)
+{
+	__u8 ip[WEIR_STORE_KEY_BYTES];
+
+	if (key_of_ip(w, rules, rule, ip) >= 0)
+		memcpy(y->tag, ip, sizeof(y->tag));
+}
+
+void weir_l7_tag(const struct weir_rules *rules, const struct weir_rule *rule,
+		 const struct weir_key_request *request, struct weir_store_layer *y)
+{
+	struct weir_key ip;
+
+	if (rule->tag_ip && weir_key_build_ip(rule->key, &rules->key, request, &ip) >= 0)
+		memcpy(y->tag, ip.byte, sizeof(y->tag));
 }
 
 /* One key of @rule for this question. */
@@ -198,6 +239,7 @@ static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 {
 	const struct weir_rules *rules = call->use->rules;
 	struct weir_store_layer *y;
+	struct weir_l7_job *job;
 	struct weir_key key;
 	int r = key_of(w, rules, rule, &key);
 
@@ -208,11 +250,16 @@ static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 		return add_part(call, rule, w->asked.plan, WEIR_L7_PART_NO_KEY);
 	if (r < 0)
 		return r;
+	job = job_of(call, rule);
+	if (!job)
+		return -ENOMEM;
 	r = add_part(call, rule, w->asked.plan, WEIR_L7_PART_LAYER);
 	if (r < 0)
 		return r;
-	y = &call->job->layer[call->job->q.n++];
+	y = &job->layer[job->q.n++];
 	weir_l7_layer(&w->asked, rule, &key, call->asked_us, y);
+	if (rule->tag_ip && w->l7->shared)
+		tag(w, rules, rule, y);
 	if (!rule->has_fresh || !key.client_chosen)
 		return 0;
 	y->fresh = &rule->fresh;

@@ -302,6 +302,7 @@ int weir_rules_new(const struct weir_conf *conf, const struct weir_rules_options
 	r->key.n_api_key = c->n_api_key;
 	r->budget_us = c->budget_ns / NS_PER_US;
 	r->events_per_second = conf->events_per_second;
+	r->local_share_parts = conf->store.local_share_parts;
 	error = add_plans(r, c, e);
 	if (error >= 0)
 		error = add_limits(r, c, o, e);
@@ -330,6 +331,8 @@ int weir_rules_salted(struct weir_rules *old, const struct weir_rules_options *o
 	r->refs = 1;
 	r->memory = NULL;
 	r->parent = weir_rules_ref(old->parent ? old->parent : old);
+	if (o->secret)
+		memcpy(r->key.secret, o->secret, sizeof(r->key.secret));
 	rule = weir_rules_alloc(r, WEIR_RULES_MAX, sizeof(*rule));
 	if (!rule)
 		return -ENOMEM;

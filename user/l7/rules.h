@@ -61,10 +61,13 @@ struct weir_rule {
 	enum weir_request_algorithm algorithm;
 	unsigned slot; /* of its counters */
 	bool monitor;
+	bool host;  /* scope: host */
+	__u64 salt; /* of its states */
 	enum weir_on_store_failure on_store_failure;
 	struct weir_rule_match match;
 	const struct weir_key_spec *key;
 	bool key_has_endpoint;
+	bool tag_ip; /* one address among other parts, always */
 	unsigned
 		key_class; /* rules with one class have the same key for every question; or NO_CLASS */
 	unsigned ip_class; /* of the address alone, for new_per_ip */
@@ -121,6 +124,7 @@ struct weir_rules {
 	size_t room; /* layers that a question may need */
 	__u64 budget_us;
 	unsigned events_per_second;
+	__u64 local_share_parts; /* of a million, while a shared store is away; 0: 1 / agents */
 
 	bool has_suspicion; /* `suspicious` is given; then rule[n_always] is its limit */
 	struct weir_rule_refused suspicion; /* count 0: refusals make nobody suspicious */
@@ -137,7 +141,7 @@ struct weir_rules {
 
 struct weir_rules_options {
 	__u64 now_us;
-	const unsigned char *secret; /* WEIR_KEY_SECRET */
+	const unsigned char *secret; /* WEIR_KEY_SECRET; weir_rules_salted: NULL, or another one */
 	/* Of a limit by its name: what makes its state another one than before a reset. */
 	__u64 (*salt)(void *arg, const char *name);
 	void *arg;
@@ -146,7 +150,7 @@ struct weir_rules_options {
 /* Reads plans_file too. -EINVAL and others with a sentence. Main thread: time zones are looked up. */
 int weir_rules_new(const struct weir_conf *conf, const struct weir_rules_options *o,
 		   struct weir_rules **ret, struct weir_error *e);
-/* The same rules with other salts. */
+/* The same rules with other salts, and perhaps another secret. */
 int weir_rules_salted(struct weir_rules *old, const struct weir_rules_options *o,
 		      struct weir_rules **ret);
 struct weir_rules *weir_rules_ref(struct weir_rules *r);
@@ -155,6 +159,12 @@ DEFINE_CLEANUP(struct weir_rules, weir_rules_unref)
 
 /* The rule of that name; NULL: none. */
 const struct weir_rule *weir_rules_find(const struct weir_rules *r, const char *name);
+
+/* What this host alone grants of a limit: @parts of @whole of its numbers, at least one request, in a state of its own.
+ * *ret_fresh: the same of new keys, whole. Never fails: what cannot be divided stays as it is.
+ */
+void weir_rule_local(const struct weir_rule *rule, size_t plan, __u64 parts, __u64 whole,
+		     __u64 salt, struct weir_store_limit *ret, struct weir_store_limit *ret_fresh);
 
 /* --- for the files that compile ---- */
 

@@ -4,7 +4,8 @@
 
 #include "user/l7/rules.h"
 
-#define NS_PER_S 1000000000ull
+#define NS_PER_S  1000000000ull
+#define NS_PER_US 1000ull
 
 int weir_rules_texts(struct weir_rules *r, char *const *text, size_t n,
 		     const struct weir_text **ret)
@@ -210,7 +211,7 @@ static void show(const struct weir_conf_request_limit *l, size_t plan, struct we
 }
 
 /* The bucket of new keys is a limit by itself, with the same salt. */
-static int number_fresh(struct weir_rule *rule, __u64 salt)
+static int number_fresh(struct weir_rule *rule, __u64 salt, struct weir_store_limit *ret)
 {
 	struct weir_conf_request_limit l = {.algorithm = WEIR_REQUEST_TOKEN_BUCKET,
 					    .key_text = (char *)"new_per_ip",
@@ -220,7 +221,7 @@ static int number_fresh(struct weir_rule *rule, __u64 salt)
 
 	memcpy(l.name, rule->conf->name, sizeof(l.name));
 	rule->has_fresh = l.rate[0].count > 0;
-	return rule->has_fresh ? weir_conf_store_limit(&l, 0, salt, &rule->fresh) : 0;
+	return rule->has_fresh ? weir_conf_store_limit(&l, 0, salt, ret) : 0;
 }
 
 int weir_rules_number(struct weir_rules *r, struct weir_rule *rule, __u64 salt)
@@ -235,10 +236,55 @@ int weir_rules_number(struct weir_rules *r, struct weir_rule *rule, __u64 salt)
 		if (error < 0)
 			return error;
 		list[i].store.calendar = rule->calendar;
+		list[i].store.lease = rule->host ? 0 : rule->conf->lease[i];
+		list[i].store.calendar = rule->calendar;
 		show(rule->conf, i, &list[i]);
 	}
 	rule->numbers = list;
-	return number_fresh(rule, salt);
+	rule->salt = salt;
+	return number_fresh(rule, salt, &rule->fresh);
+}
+
+/* --- a host's part of it ---- */
+
+static __u64 part_of(__u64 n, __u64 parts, __u64 whole)
+{
+	unsigned __int128 v = (unsigned __int128)n * parts / whole;
+
+	return v ? (__u64)v : 1;
+}
+
+/* Slower by parts / whole. */
+static struct weir_conf_rate slower(const struct weir_conf_rate *rate, __u64 parts, __u64 whole)
+{
+	unsigned __int128 count = (unsigned __int128)rate->count * parts;
+	unsigned __int128 per_ns = (unsigned __int128)rate->per_ns * whole;
+	const __u64 most = WEIR_REQUEST_EXACT_MAX / 2;
+
+	if (count < most && per_ns < most * NS_PER_US)
+		return (struct weir_conf_rate){(__u64)count, (__u64)per_ns};
+	per_ns = (per_ns / count / NS_PER_US + 1) * NS_PER_US; /* each by itself, rounded up */
+	return (struct weir_conf_rate){1, per_ns < most * NS_PER_US ? (__u64)per_ns
+								    : most * NS_PER_US};
+}
+
+void weir_rule_local(const struct weir_rule *rule, size_t plan, __u64 parts, __u64 whole,
+		     __u64 salt, struct weir_store_limit *ret, struct weir_store_limit *ret_fresh)
+{
+	struct weir_conf_request_limit l = *rule->conf;
+	struct weir_rule other = {.conf = rule->conf};
+
+	l.limit[plan] = part_of(l.limit[plan], parts, whole);
+	l.burst[plan] = part_of(l.burst[plan], parts, whole);
+	l.queue[plan] = (__u64)((unsigned __int128)l.queue[plan] * parts / whole);
+	l.rate[plan] = slower(&l.rate[plan], parts, whole);
+	memcpy(other.name, rule->name, sizeof(other.name));
+	if (weir_conf_store_limit(&l, plan, salt, ret) < 0 &&
+	    weir_conf_store_limit(rule->conf, plan, salt, ret) < 0)
+		*ret = rule->numbers[plan].store;
+	ret->calendar = rule->calendar;
+	if (!rule->has_fresh || number_fresh(&other, salt, ret_fresh) < 0)
+		*ret_fresh = rule->fresh;
 }
 
 static int set_calendar(struct weir_rules *r, struct weir_rule *rule, __u64 now_us,
@@ -293,10 +339,12 @@ int weir_rules_limit(struct weir_rules *r, size_t i, const struct weir_conf_requ
 	rule->algorithm = l->algorithm;
 	rule->monitor = l->mode == WEIR_MODE_MONITOR;
 	rule->on_store_failure = l->on_store_failure;
+	rule->host = l->scope == WEIR_SCOPE_HOST;
 	rule->cost = l->cost;
 	rule->conf = conf;
 	rule->key = &conf->key;
 	rule->key_has_endpoint = spec_has(&l->key, WEIR_KEY_ENDPOINT);
+	rule->tag_ip = l->key.n == 1 && l->key.choice[0].n > 1 && spec_has(&l->key, WEIR_KEY_IP);
 	r->uses_host |= spec_has(&l->key, WEIR_KEY_HOST);
 	set_classes(r, i);
 	error = add_match(r, &l->match, &rule->match, e);

@@ -8,6 +8,7 @@
 #include "user/l7/engine_int.h"
 
 #define US_PER_S    1000000ull
+#define FALLBACK_S  2		    /* since a limit was last judged without its store */
 #define TOOK_MAX_US (60 * US_PER_S) /* more is a clock that was set */
 
 const __u32 weir_l7_latency_us[WEIR_L7_LATENCY_N] = {2,	  5,	10,   25,   50,	   100,
@@ -53,16 +54,66 @@ static void keep_latest(__u64 *to, const __u64 *a, const __u64 *b)
 
 static void add_counts(struct weir_l7_counts *to, const struct weir_l7_counts *from)
 {
-	__u64 latest[WEIR_L7_SLOTS];
+	__u64 refused[WEIR_L7_SLOTS], away[WEIR_L7_SLOTS];
 
-	keep_latest(latest, to->last_refused_s, from->last_refused_s);
+	keep_latest(refused, to->last_refused_s, from->last_refused_s);
+	keep_latest(away, to->last_away_s, from->last_away_s);
 	sum(to, from);
-	memcpy(to->last_refused_s, latest, sizeof(latest));
+	memcpy(to->last_refused_s, refused, sizeof(refused));
+	memcpy(to->last_away_s, away, sizeof(away));
+}
+
+/* Sums, and the health of the worst. */
+static void add_redis(struct weir_redis_stats *to, const struct weir_redis_stats *from)
+{
+	if (!to->server[0])
+		memcpy(to->server, from->server, sizeof(to->server));
+	if (from->health > to->health || !to->since_s) {
+		to->since_s = from->since_s;
+		memcpy(to->cause, from->cause, sizeof(to->cause));
+	}
+	if (from->health > to->health)
+		to->health = from->health;
+	to->decisions += from->decisions;
+	to->calls += from->calls;
+	for (size_t i = 0; i < ARRAY_LEN(to->errors); i++)
+		to->errors[i] += from->errors[i];
+	to->reconnects += from->reconnects;
+	to->script_loads += from->script_loads;
+	to->redirects += from->redirects;
+	to->late_refunds += from->late_refunds;
+	for (size_t i = 0; i < ARRAY_LEN(to->latency_n); i++)
+		to->latency_n[i] += from->latency_n[i];
+	to->latency_sum_us += from->latency_sum_us;
+}
+
+static void add_store(const struct weir_l7 *l7, const struct weir_l7_worker *w,
+		      struct weir_redis_stats *redis, struct weir_hot_stats *hot)
+{
+	struct weir_redis_stats r;
+	struct weir_hot_stats h;
+
+	if (!w->own_store)
+		return;
+	weir_store_hot_stats(w->own_store, &h);
+	hot->denied += h.denied;
+	hot->spent += h.spent;
+	hot->taken += h.taken;
+	hot->given_back += h.given_back;
+	hot->lost += h.lost;
+	if (!l7->store_stats)
+		return;
+	l7->store_stats(weir_store_hot_inner(w->own_store), &r);
+	if (w->own_base) /* turned now and then: its health says little */
+		r.health = WEIR_REDIS_HEALTHY;
+	add_redis(redis, &r);
 }
 
 void weir_l7_keep_counts(struct weir_l7 *l7, const struct weir_l7_worker *w)
 {
 	add_counts(l7->former, &w->counts);
+	add_store(l7, w, &l7->former_redis, &l7->former_hot);
+	l7->former_redis.health = WEIR_REDIS_HEALTHY; /* of those that are there */
 }
 
 static int all_counts(struct weir_l7 *l7, struct weir_l7_counts **ret)
@@ -125,6 +176,7 @@ void weir_l7_assign_slots(struct weir_l7 *l7, struct weir_rules *rules)
 		rule->slot = (unsigned)(s - l7->slot);
 		s->algorithm = rule->algorithm;
 		s->mode = rule->monitor ? WEIR_MODE_MONITOR : WEIR_MODE_ENFORCE;
+		s->fleet = l7->local && !rule->host;
 		s->order = (unsigned)i;
 		s->generation = l7->generation + 1;
 	}
@@ -154,12 +206,19 @@ void weir_l7_stats(struct weir_l7 *l7, struct weir_l7_stats *ret)
 	}
 	if (l7->offences.suspects)
 		ret->suspicious = weir_suspects_count(l7->offences.suspects);
+	ret->redis = l7->former_redis;
+	ret->hot = l7->former_hot;
+	for (const struct weir_l7_worker *w = l7->workers; w; w = w->next)
+		add_store(l7, w, &ret->redis, &ret->hot);
 	pthread_mutex_unlock(&l7->lock);
+	ret->shared = l7->shared;
+	ret->secret_known = __atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED);
+	ret->agents = __atomic_load_n(&l7->agents, __ATOMIC_RELAXED);
 	ret->events_lost = get(&l7->events.lost);
 	ret->escalated = get(&l7->offences.escalated);
 	ret->escalations_capped = get(&l7->offences.capped);
 	ret->escalations_spared = get(&l7->offences.spared);
-	l7->store->ops->stats(l7->store, &ret->store);
+	weir_l7_host_store(l7)->ops->stats(weir_l7_host_store(l7), &ret->store);
 }
 
 /* In force first and in their order, then by place. */
@@ -173,11 +232,28 @@ static int by_order(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
+/* Does a worker ask no server any more? Under the lock. */
+static bool is_away(const struct weir_l7 *l7)
+{
+	struct weir_redis_stats r;
+
+	for (const struct weir_l7_worker *w = l7->workers; w; w = w->next) {
+		if (!w->own_store || w->own_base || !l7->store_stats)
+			continue;
+		l7->store_stats(weir_store_hot_inner(w->own_store), &r);
+		if (r.health == WEIR_REDIS_OPEN)
+			return true;
+	}
+	return l7->shared && !__atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED);
+}
+
 size_t weir_l7_limits(struct weir_l7 *l7, struct weir_l7_limit_stats *ret, size_t max)
 {
 	_cleanup_free_ struct weir_l7_counts *c = NULL;
 	const struct weir_l7_slot *list[WEIR_L7_SLOTS];
+	__u64 now_s = weir_l7_now_us(l7) / US_PER_S;
 	size_t n = 0;
+	bool away;
 
 	pthread_mutex_lock(&l7->lock);
 	for (size_t i = 0; i < WEIR_L7_SLOTS; i++)
@@ -186,6 +262,7 @@ size_t weir_l7_limits(struct weir_l7 *l7, struct weir_l7_limit_stats *ret, size_
 	qsort(list, n, sizeof(list[0]), by_order);
 	if (all_counts(l7, &c) < 0)
 		max = 0;
+	away = is_away(l7);
 	for (size_t i = 0; i < n && i < max; i++) {
 		size_t slot = (size_t)(list[i] - l7->slot);
 		struct weir_l7_limit_stats *s = &ret[i];
@@ -193,7 +270,10 @@ size_t weir_l7_limits(struct weir_l7 *l7, struct weir_l7_limit_stats *ret, size_
 		*s = (struct weir_l7_limit_stats){.algorithm = list[i]->algorithm,
 						  .mode = list[i]->mode,
 						  .in_force = list[i]->generation == l7->generation,
-						  .last_refused_s = c->last_refused_s[slot]};
+						  .last_refused_s = c->last_refused_s[slot],
+						  .fleet = list[i]->fleet};
+		s->fallback = s->in_force && s->fleet &&
+			      (away || c->last_away_s[slot] + FALLBACK_S >= now_s);
 		memcpy(s->name, list[i]->name, sizeof(s->name));
 		for (unsigned v = 0; v < WEIR_L7_VERDICT_MAX; v++)
 			s->n[v] = c->limit[slot][v] - list[i]->before[v];

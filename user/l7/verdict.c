@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* From a decision to what it means: outcomes of all limits, how long an answer is held, counters, offences, events. And
- * what each limit says while its store is away. Called by call.c.
+/* From a decision to what it means: outcomes of all limits, how long an answer is held, counters, offences, events.
+ * Called by call.c.
  */
 #include <string.h>
 
@@ -51,7 +51,9 @@ static void show_unjudged(const struct weir_l7_part *p, bool monitor, struct wei
 static const struct weir_store_layer *layer_of(const struct weir_l7_call *call,
 					       const struct weir_l7_part *p)
 {
-	return p->state == WEIR_L7_PART_LAYER ? &call->job->layer[p->layer] : NULL;
+	return p->state != WEIR_L7_PART_LAYER ? NULL
+	       : p->host		      ? &call->host->layer[p->layer]
+					      : &call->job->layer[p->layer];
 }
 
 /* Returns whether an enforcing limit refuses. */
@@ -80,7 +82,7 @@ static bool show_all(struct weir_l7_call *call)
 
 /* --- counters ---- */
 
-static void count_limit(struct weir_l7_counts *c, unsigned slot, enum weir_l7_verdict v)
+void weir_l7_count_limit(struct weir_l7_counts *c, unsigned slot, enum weir_l7_verdict v)
 {
 	weir_l7_add(&c->limit[slot][v], 1);
 }
@@ -99,16 +101,16 @@ static void count_part(const struct weir_l7_call *call, size_t i, bool refused)
 	unsigned slot = p->rule->slot;
 
 	if (l->outcome == WEIR_ANSWER_EXCEEDED && l->monitor)
-		count_limit(c, slot, WEIR_L7_WOULD);
+		weir_l7_count_limit(c, slot, WEIR_L7_WOULD);
 	else if (l->outcome != WEIR_ANSWER_ADMITTED)
-		count_limit(c, slot, verdicts[l->outcome]);
+		weir_l7_count_limit(c, slot, verdicts[l->outcome]);
 	else if (!refused || (p->rule->monitor && y->charged))
-		count_limit(c, slot, WEIR_L7_PASSED);
+		weir_l7_count_limit(c, slot, WEIR_L7_PASSED);
 	if (l->outcome != WEIR_ANSWER_ADMITTED && !l->monitor)
 		__atomic_store_n(&c->last_refused_s[slot], call->asked_us / US_PER_S,
 				 __ATOMIC_RELAXED);
 	if (p->local)
-		count_limit(c, slot, WEIR_L7_LOCAL);
+		weir_l7_count_limit(c, slot, WEIR_L7_LOCAL);
 	if (y && y->used_instead)
 		weir_l7_add(&c->fresh_counted_as_ip, 1);
 }
@@ -241,86 +243,4 @@ void weir_l7_count_refusal(struct weir_l7_call *call, enum weir_answer_code code
 	weir_l7_add(strcmp(name, "bad-address") == 0 ? &c->no_address : &c->bad_path, 1);
 	weir_l7_add(call->monitor ? &c->allowed : &c->refused, 1);
 	tell_refusal(call, name, code, call->monitor);
-}
-
-/* --- while a store is away ---- */
-
-static void set_done(struct weir_store_request *q, int r, void *data)
-{
-	(void)q;
-	*(int *)data = r;
-}
-
-/* What each limit says for that; returns how many are to be judged here, and whether it is already refused. */
-static size_t sort_out(struct weir_l7_call *call, bool *ret_refused)
-{
-	struct weir_l7_worker *w = call->w;
-	size_t n = 0, local = 0;
-
-	for (size_t i = 0; i < call->n; i++) {
-		struct weir_l7_part p = call->part[i];
-
-		if (p.state == WEIR_L7_PART_LAYER) {
-			if (p.rule->on_store_failure == WEIR_FAILURE_OPEN) {
-				if (!call->peek && !call->refund)
-					count_limit(&w->counts, p.rule->slot, WEIR_L7_UNJUDGED);
-				continue;
-			}
-			if (p.rule->on_store_failure == WEIR_FAILURE_LOCAL && w->l7->local &&
-			    !call->refund)
-				local++;
-			else
-				p.state = WEIR_L7_PART_NO_STORE;
-		}
-		*ret_refused |= p.state != WEIR_L7_PART_LAYER && !p.rule->monitor;
-		call->part[n++] = p;
-	}
-	call->n = n;
-	return local;
-}
-
-/* The layers of the parts that are left, as a question to the store of this host. */
-static struct weir_l7_job *local_job(struct weir_l7_call *call, size_t n, bool refused)
-{
-	struct weir_l7_job *job = weir_l7_job_take(call->w, n);
-
-	if (!job)
-		return NULL;
-	job->call = call;
-	job->store = call->w->l7->local;
-	job->q.now_us = call->asked_us;
-	job->q.peek = call->peek || refused;
-	for (size_t i = 0; i < call->n; i++) {
-		struct weir_l7_part *p = &call->part[i];
-
-		if (p->state != WEIR_L7_PART_LAYER)
-			continue;
-		job->layer[job->q.n] = call->job->layer[p->layer];
-		p->layer = (unsigned)job->q.n++;
-		p->local = true;
-	}
-	return job;
-}
-
-void weir_l7_store_away(struct weir_l7_call *call)
-{
-	struct weir_l7_job *old = call->job, *job = NULL;
-	bool refused = false;
-	size_t n = sort_out(call, &refused);
-	int r = -ENOMEM;
-
-	if (n)
-		job = local_job(call, n, refused);
-	if (old->busy)
-		weir_l7_job_late(old, call->use->rules, WEIR_L7_THEN_REFUND);
-	else
-		weir_l7_job_put(old);
-	call->job = job;
-	if (job)
-		job->store->ops->decide(job->store, &job->q, set_done, &r);
-	for (size_t i = 0; n && r < 0 && i < call->n; i++) {
-		call->part[i].local = false;
-		if (call->part[i].state == WEIR_L7_PART_LAYER)
-			call->part[i].state = WEIR_L7_PART_NO_STORE;
-	}
 }

@@ -8,6 +8,31 @@
 
 #define POOL_MAX 1024 /* of each kind; more are given back to the system */
 
+/* A store of this worker's own, on its loop. Who has none waits in one of its own for each question; it takes nothing for
+ * later.
+ */
+static int make_store(struct weir_l7_worker *w)
+{
+	struct weir_hot_options o = {.deny = true, .lease = w->base, .base = w->base};
+	struct weir_l7 *l7 = w->l7;
+	struct weir_store *inner;
+	int r = 0;
+
+	if (!w->base) {
+		w->own_base = event_base_new();
+		w->base = w->own_base;
+		r = w->base ? 0 : -ENOMEM;
+	}
+	if (r >= 0)
+		r = l7->store_of(l7->store_arg, w->base, &inner);
+	if (r >= 0)
+		r = weir_store_hot_new(inner, &l7->hot, &o, &w->own_store);
+	w->store = w->own_store;
+	if (r < 0 && w->own_base)
+		event_base_free(w->own_base);
+	return r;
+}
+
 int weir_l7_worker_new(struct weir_l7 *l7, struct event_base *base, struct weir_l7_worker **ret)
 {
 	size_t bytes = (sizeof(struct weir_l7_worker) + WEIR_L7_LINE - 1) & ~(WEIR_L7_LINE - 1ul);
@@ -24,6 +49,13 @@ int weir_l7_worker_new(struct weir_l7 *l7, struct event_base *base, struct weir_
 	}
 	w->l7 = l7;
 	w->base = base;
+	w->store = l7->store;
+	r = l7->shared ? make_store(w) : 0;
+	if (r < 0) {
+		weir_loud_done(&w->loud);
+		free(w);
+		return r;
+	}
 	pthread_mutex_lock(&l7->lock);
 	w->next = l7->workers;
 	l7->workers = w;
@@ -37,6 +69,7 @@ static void drop_use(struct weir_l7_use *use)
 	if (!use || use->current || use->calls)
 		return;
 	weir_rules_unref(use->rules);
+	free(use->local);
 	free(use);
 }
 
@@ -54,6 +87,9 @@ void weir_l7_worker_free(struct weir_l7_worker *w)
 		;
 	*link = w->next;
 	pthread_mutex_unlock(&w->l7->lock);
+	weir_store_free(w->own_store); /* it answers what it still has */
+	if (w->own_base)
+		event_base_free(w->own_base);
 	for (job = w->late; job; job = job->next)
 		job->w = NULL; /* the store answers it later, or when it ends */
 	while ((call = w->calls)) {
@@ -122,7 +158,7 @@ struct weir_l7_call *weir_l7_call_take(struct weir_l7_worker *w)
 	call->w = w;
 	call->use = w->use;
 	call->use->calls++;
-	call->job = NULL;
+	call->job = call->host = NULL;
 	call->n = 0;
 	return call;
 }
@@ -165,9 +201,9 @@ struct weir_l7_job *weir_l7_job_take(struct weir_l7_worker *w, size_t room)
 	job->call = NULL;
 	job->back = NULL;
 	job->then = WEIR_L7_THEN_ANSWER;
-	job->busy = false;
+	job->busy = job->refused = false;
 	job->r = 0;
-	job->store = w->l7->store;
+	job->store = w->store;
 	job->rules = NULL;
 	job->q = (struct weir_store_request){.layer = job->layer};
 	return job;

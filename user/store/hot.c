@@ -166,7 +166,7 @@ static void show_unknown(struct weir_store_layer *y)
 {
 	y->admitted = true;
 	y->charged = y->used_instead = false;
-	y->answer = (struct weir_request_answer){.remaining = weir_hot_room(y->limit)};
+	y->answer = (struct weir_request_answer){.remaining = weir_store_limit_room(y->limit)};
 }
 
 /* The answers to the pieces. */
@@ -436,7 +436,7 @@ static void on_pieces(struct weir_store_request *part, int r, void *data)
 static bool can_lease(const struct hot *s, const struct weir_store_layer *y)
 {
 	return s->o.lease && y->limit->lease && !y->monitor && !y->fresh && y->cost &&
-	       y->cost <= weir_hot_room(y->limit);
+	       y->cost <= weir_store_limit_room(y->limit);
 }
 
 /* Enough is held here for it? */

@@ -77,7 +77,8 @@ bool weir_hot_denied_find(const struct weir_hot_denied *d, struct weir_store_lay
 		return false;
 	weir_hot_id(y, id);
 	e = find(d, id, y->limit);
-	if (!e || !is_believed(e, now_us) || y->cost < e->cost || y->cost > weir_hot_room(y->limit))
+	if (!e || !is_believed(e, now_us) || y->cost < e->cost ||
+	    y->cost > weir_store_limit_room(y->limit))
 		return false;
 	y->admitted = y->charged = y->used_instead = false;
 	y->answer = (struct weir_request_answer){

@@ -86,19 +86,4 @@ static inline void weir_hot_id(const struct weir_store_layer *y, __u64 ret[stati
 	ret[1] ^= limit[1] + y->turn_now; /* who cannot wait is refused where others wait */
 }
 
-/* What a limit holds at most. */
-static inline __u64 weir_hot_room(const struct weir_store_limit *l)
-{
-	switch (l->algorithm) {
-	case WEIR_REQUEST_FIXED_WINDOW:
-		return l->fixed.limit;
-	case WEIR_REQUEST_SLIDING_LOG:
-		return l->log.limit;
-	case WEIR_REQUEST_SLIDING_COUNTER:
-		return l->sliding.limit;
-	default:
-		return l->bucket.size_parts / l->bucket.period_us;
-	}
-}
-
 #endif

@@ -68,6 +68,21 @@ int weir_store_limit_bucket(const struct weir_store_identity *id, __u64 count, _
 int weir_store_limit_queue(const struct weir_store_identity *id, __u64 count, __u64 period_us,
 			   __u64 queue, __u64 max_wait_us, struct weir_store_limit *ret);
 
+/* What a limit holds at most: a request that costs more never passes. */
+static inline __u64 weir_store_limit_room(const struct weir_store_limit *l)
+{
+	switch (l->algorithm) {
+	case WEIR_REQUEST_FIXED_WINDOW:
+		return l->fixed.limit;
+	case WEIR_REQUEST_SLIDING_LOG:
+		return l->log.limit;
+	case WEIR_REQUEST_SLIDING_COUNTER:
+		return l->sliding.limit;
+	default:
+		return l->bucket.size_parts / l->bucket.period_us;
+	}
+}
+
 /* One limit that a request meets. The first part is the question, `answer` on is filled in. All else zero. */
 struct weir_store_layer {
 	const struct weir_store_limit *limit;
