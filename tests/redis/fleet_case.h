@@ -17,6 +17,7 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <hiredis/hiredis.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -41,9 +42,10 @@ struct relay {
 	struct evconnlistener *listener;
 	struct wire *wires;
 	char path[108], server[108];
-	bool cut;   /* nobody gets through */
-	bool mute;  /* replies are swallowed */
-	size_t got; /* bytes of replies swallowed */
+	bool cut;	/* nobody gets through */
+	bool mute;	/* replies are swallowed */
+	bool mute_push; /* from the next push on */
+	size_t got;	/* bytes of replies swallowed */
 };
 
 static void wire_free(struct wire *w)
@@ -61,6 +63,9 @@ static void wire_read(struct bufferevent *from, void *arg)
 	struct wire *w = arg;
 	struct evbuffer *in = bufferevent_get_input(from);
 
+	if (from == w->agent && w->r->mute_push &&
+	    evbuffer_search(in, "\r\npush\r\n", 8, NULL).pos >= 0)
+		w->r->mute = true;
 	if (from == w->server && w->r->mute) {
 		w->r->got += evbuffer_get_length(in);
 		(void)evbuffer_drain(in, evbuffer_get_length(in));
@@ -133,7 +138,7 @@ static void relay_cut(struct relay *r)
 
 static void relay_heal(struct relay *r)
 {
-	r->cut = r->mute = false;
+	r->cut = r->mute = r->mute_push = false;
 }
 
 static void relay_stop(struct relay *r)
@@ -260,6 +265,7 @@ static int fix_set_up(void **state)
 	const char *tmp = getenv("TMPDIR");
 
 	*state = f;
+	(void)signal(SIGPIPE, SIG_IGN); /* as the agent has it */
 	weir_log_open(fopen("/dev/null", "we"), false, WEIR_LOG_ERROR);
 	(void)snprintf(f->dir, sizeof(f->dir), "%s/fleet.XXXXXX", tmp ? tmp : "/tmp");
 	if (!mkdtemp(f->dir) || redis_start(&f->r, NULL) < 0)

@@ -157,7 +157,7 @@ static void a_batch_whose_reply_is_lost_is_not_applied_twice(void **state)
 
 	start_all(f, 2);
 	assert_true(fix_wait(f, all_settled(f, 2), 5000));
-	f->a[0].relay.mute = true;
+	f->a[0].relay.mute_push = true;
 	add(&f->a[0], "192.0.2.1", "command", 0, "");
 	assert_true(fix_wait(f, has(&f->a[1], "192.0.2.1"), 4000));
 	assert_int_equal(status_of(&f->a[0]).waiting, 1); /* it does not know */
