@@ -319,6 +319,106 @@ static void the_longest_answer_fits(void **state)
 	assert_int_equal(weir_answer_make(WEIR_ANSWER_JSON, l, ARRAY_LEN(l), &answer), -E2BIG);
 }
 
+static void a_missing_key_is_forbidden_and_counts_nothing(void **state)
+{
+	struct weir_answer_limit l[] = {
+		ADMIT("wide", 10, 5, S),
+		{.name = "over",
+		 .outcome = WEIR_ANSWER_EXCEEDED,
+		 .limit = 5,
+		 .retry_after_ns = 9 * S},
+		{.name = "large", .outcome = WEIR_ANSWER_TOO_LARGE, .limit = 5},
+		{.name = "keyed", .outcome = WEIR_ANSWER_NO_KEY, .limit = 7}};
+
+	(void)state;
+	make(WEIR_ANSWER_CADDY, l, 4);
+	assert_int_equal(answer.code, WEIR_ANSWER_KEY_MISSING);
+	assert_int_equal(answer.status, 403);
+	assert_int_equal(answer.retry_after_s, 0);
+	expect("X-Weir-Limit", "keyed");
+	expect("X-Weir-Status", "403");
+	expect("X-RateLimit-Limit", NULL);
+	expect("RateLimit", NULL);
+	expect("RateLimit-Policy", NULL);
+	expect("Retry-After", NULL);
+	expect("Cache-Control", "no-store");
+	assert_string_equal(answer.body,
+			    "{\"code\":\"KEY_MISSING\",\"message\":\"This request lacks what it is "
+			    "counted by.\",\"limit\":\"keyed\"}\n");
+	make(WEIR_ANSWER_NGINX, l, 4);
+	assert_int_equal(answer.status, 403);
+	make(WEIR_ANSWER_ENVOY, l, 4);
+	assert_int_equal(answer.status, 403);
+	l[3].monitor = true;
+	make(WEIR_ANSWER_ENVOY, l, 4);
+	assert_int_equal(answer.code, WEIR_ANSWER_COST_TOO_LARGE);
+	l[1].monitor = l[2].monitor = true;
+	make(WEIR_ANSWER_ENVOY, l, 4);
+	assert_int_equal(answer.code, WEIR_ANSWER_ALLOW);
+	expect("X-Weir-Would", "deny; limit=keyed");
+}
+
+static void a_refusal_without_a_count_has_every_profiles_status(void **state)
+{
+	static const struct {
+		enum weir_answer_code code;
+		enum weir_answer_profile profile;
+		__u16 status;
+		const char *client, *retry;
+	} cases[] = {
+		{WEIR_ANSWER_BAD_REQUEST, WEIR_ANSWER_NGINX, 403, "400", NULL},
+		{WEIR_ANSWER_BAD_REQUEST, WEIR_ANSWER_CADDY, 400, "400", NULL},
+		{WEIR_ANSWER_BAD_REQUEST, WEIR_ANSWER_ENVOY, 400, "400", NULL},
+		{WEIR_ANSWER_BAD_REQUEST, WEIR_ANSWER_SPOE, 400, "400", NULL},
+		{WEIR_ANSWER_SHUTTING_DOWN, WEIR_ANSWER_NGINX, 403, "503", "1"},
+		{WEIR_ANSWER_SHUTTING_DOWN, WEIR_ANSWER_TRAEFIK, 503, "503", "1"},
+		{WEIR_ANSWER_SHUTTING_DOWN, WEIR_ANSWER_ENVOY, 429, "503", "1"},
+		{WEIR_ANSWER_STORE_UNAVAILABLE, WEIR_ANSWER_NGINX, 403, "503", "1"},
+		{WEIR_ANSWER_STORE_UNAVAILABLE, WEIR_ANSWER_ENVOY, 429, "503", "1"},
+		{WEIR_ANSWER_STORE_UNAVAILABLE, WEIR_ANSWER_JSON, 503, "503", "1"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		json_t *body;
+
+		weir_answer_refuse(cases[i].profile, cases[i].code, "why-not", &answer);
+		assert_int_equal(answer.code, cases[i].code);
+		assert_int_equal(answer.status, cases[i].status);
+		expect("X-Weir-Decision", "deny");
+		expect("X-Weir-Status", cases[i].client);
+		expect("X-Weir-Limit", "why-not");
+		expect("Retry-After", cases[i].retry);
+		expect("Cache-Control", "no-store");
+		expect("Content-Type", "application/json");
+		expect("X-RateLimit-Limit", NULL);
+		expect("RateLimit", NULL);
+		expect("X-Weir-Would", NULL);
+		body = json_loadb(answer.body, answer.body_n, JSON_REJECT_DUPLICATES, NULL);
+		assert_non_null(body);
+		assert_string_equal(json_string_value(json_object_get(body, "code")),
+				    weir_answer_code_text(cases[i].code));
+		assert_int_equal(json_object_get(body, "retry_after_seconds") != NULL,
+				 cases[i].retry != NULL);
+		json_decref(body);
+	}
+}
+
+static void the_reported_limit_can_be_asked_for(void **state)
+{
+	struct weir_answer_limit l[] = {EXCEED("soon", 5, 2 * S, S), EXCEED("late", 5, 9 * S, S),
+					ADMIT("trial", 5, 1, S)};
+
+	(void)state;
+	l[2].monitor = true;
+	assert_string_equal(weir_answer_reported(l, 3, false)->name, "late");
+	assert_string_equal(weir_answer_reported(l, 3, true)->name, "trial");
+	assert_null(weir_answer_reported(l, 2, true));
+	assert_null(weir_answer_reported(NULL, 0, false));
+	assert_int_equal(weir_answer_code_of(&l[0]), WEIR_ANSWER_RATE_LIMITED);
+	assert_int_equal(weir_answer_code_of(&l[2]), WEIR_ANSWER_ALLOW);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +435,9 @@ int main(void)
 		cmocka_unit_test(names_cannot_inject),
 		cmocka_unit_test(quantities_stay_structured_field_integers),
 		cmocka_unit_test(the_longest_answer_fits),
+		cmocka_unit_test(a_missing_key_is_forbidden_and_counts_nothing),
+		cmocka_unit_test(a_refusal_without_a_count_has_every_profiles_status),
+		cmocka_unit_test(the_reported_limit_can_be_asked_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -269,6 +269,32 @@ static void monitor_says_would(void **state)
 	assert_non_null(strstr(text, "\"would\":\"trial\""));
 }
 
+static void a_refusal_without_a_count_has_none(void **state)
+{
+	struct weir_answer_limit l = {.name = "keyed", .outcome = WEIR_ANSWER_NO_KEY, .limit = 7};
+	struct weir_answer a, b, c;
+	struct weir_check_json_result r[] = {{&a, &l, 1}, {&b, NULL, 0}, {&c, NULL, 0}};
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_answer_make(WEIR_ANSWER_JSON, &l, 1, &a), 0);
+	weir_answer_refuse(WEIR_ANSWER_JSON, WEIR_ANSWER_BAD_REQUEST, "bad-path", &b);
+	weir_answer_refuse(WEIR_ANSWER_JSON, WEIR_ANSWER_SHUTTING_DOWN, "shutting-down", &c);
+	assert_int_equal(weir_check_json_write(r, 3, true, &text, &n), 0);
+	assert_string_equal(
+		text,
+		"[{\"allowed\":false,\"code\":\"KEY_MISSING\",\"limit\":\"keyed\",\"remaining\":"
+		"null,"
+		"\"reset_after\":null,\"retry_after\":null,\"limits\":["
+		"{\"name\":\"keyed\",\"allowed\":false,\"monitor\":false,\"limit\":7,\"remaining\":"
+		"null,\"reset_after\":null,\"retry_after\":null}]},"
+		"{\"allowed\":false,\"code\":\"BAD_REQUEST\",\"limit\":\"bad-path\",\"remaining\":"
+		"null,\"reset_after\":null,\"retry_after\":null,\"limits\":[]},"
+		"{\"allowed\":false,\"code\":\"SHUTTING_DOWN\",\"limit\":\"shutting-down\","
+		"\"remaining\":null,\"reset_after\":null,\"retry_after\":1,\"limits\":[]}]\n");
+}
+
 static void the_longest_answer_fits(void **state)
 {
 	static char name[WEIR_ANSWER_NAME_MAX];
@@ -314,6 +340,7 @@ int main(void)
 		cmocka_unit_test(every_cut_is_refused),
 		cmocka_unit_test(answers_agree_with_the_headers),
 		cmocka_unit_test(monitor_says_would),
+		cmocka_unit_test(a_refusal_without_a_count_has_none),
 		cmocka_unit_test(the_longest_answer_fits),
 	};
 

@@ -242,6 +242,34 @@ static void an_endpoint_is_method_and_pattern(void **state)
 	assert_int_equal(PASSING(e, 3, .target = "/a", .ip = "192.0.2.9"), 1);
 }
 
+static void prefix_lengths_are_each_limits_own(void **state)
+{
+	_cleanup_(engine_freep) struct engine *e = engine_of(
+		"request_limits:\n"
+		"  - {name: a, key: ip, ipv6_prefix: 64, algorithm: fixed-window, limit: 2, "
+		"window: 60s}\n"
+		"  - {name: b, key: ip, ipv6_prefix: 48, algorithm: fixed-window, limit: 3, "
+		"window: 60s}\n"
+		"  - {name: c, key: {any: ['header:X'], new_per_ip: 1 per 60s}, missing: skip, "
+		"ipv6_prefix: 64, algorithm: fixed-window, limit: 100, window: 60s}\n"
+		"  - {name: d, key: {any: ['header:X'], new_per_ip: 1 per 60s}, missing: skip, "
+		"ipv6_prefix: 48, algorithm: fixed-window, limit: 100, window: 60s}\n");
+
+	(void)state;
+	assert_int_equal(ASK(e, .ip = "2001:db8:0:1::1", .header = {"X: 1"}), WEIR_ANSWER_ALLOW);
+	assert_int_equal(ASK(e, .ip = "2001:db8:0:1::2", .header = {"X: 2"}), WEIR_ANSWER_ALLOW);
+	assert_int_equal(engine_limit(e, "a")->remaining, 0);
+	assert_int_equal(engine_stats(e).fresh_counted_as_ip, 2);
+	assert_int_equal(ASK(e, .ip = "2001:db8:0:2::1", .header = {"X: 3"}), WEIR_ANSWER_ALLOW);
+	assert_int_equal(engine_limit(e, "a")->remaining, 1);
+	assert_int_equal(engine_limit(e, "b")->remaining, 0);
+	assert_int_equal(engine_limit(e, "c")->remaining, 99); /* a new key of another /64 … */
+	assert_int_equal(engine_limit(e, "d")->remaining, 98); /* … and of the same /48 */
+	assert_int_equal(engine_stats(e).fresh_counted_as_ip, 3);
+	assert_int_equal(ASK(e, .ip = "2001:db8:0:2::1"), WEIR_ANSWER_RATE_LIMITED);
+	assert_string_equal(e->answer.limit, "b");
+}
+
 static void separators_in_values_do_not_collide(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e =
@@ -887,6 +915,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_judged_is_refused),
 		cmocka_unit_test(the_exempt_meet_no_limit),
 		cmocka_unit_test(an_endpoint_is_method_and_pattern),
+		cmocka_unit_test(prefix_lengths_are_each_limits_own),
 		cmocka_unit_test(separators_in_values_do_not_collide),
 		cmocka_unit_test(a_missing_key_is_the_address_or_skipped_or_denied),
 		cmocka_unit_test(forged_keys_gain_nothing),
