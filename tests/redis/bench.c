@@ -106,7 +106,7 @@ static void run_store(struct bench *b, struct row *w, unsigned round, unsigned s
 		all[i].b = b;
 		ask_next(&all[i]);
 	}
-	(void)fix_wait(&b->f, false, 200);
+	fix_turn(&b->f, 200);
 	b->done = 0;
 	own = cpu_us(RUSAGE_SELF);
 	redis = redis_cpu_us(b);

@@ -82,6 +82,14 @@ static inline void fix_done(struct fix *f)
 		(cond);                                                                            \
 	})
 
+/* Turns the loop for so long. */
+static inline void fix_turn(struct fix *f, unsigned ms)
+{
+	bool never = false;
+
+	(void)fix_wait(f, never, ms);
+}
+
 static inline enum weir_redis_health fix_health(struct fix *f)
 {
 	struct weir_redis_stats s;

@@ -368,7 +368,7 @@ static void a_full_server_is_a_failure_and_no_refusal(void **state)
 	assert_int_equal(s.health, WEIR_REDIS_OPEN);
 	assert_int_equal(s.errors[WEIR_REDIS_ERROR_OOM], 3);
 	assert_non_null(strstr(s.cause, "maxmemory"));
-	(void)fix_wait(f, false, 200); /* probes meet it too: no flapping */
+	fix_turn(f, 200); /* probes meet it too: no flapping */
 	assert_int_equal(fix_health(f), WEIR_REDIS_OPEN);
 	assert_int_equal(redis_int(c, "CONFIG SET maxmemory 0"), 0);
 	assert_true(fix_wait(f, fix_health(f) != WEIR_REDIS_OPEN, 2000));
@@ -541,8 +541,8 @@ static void what_is_pending_is_answered_when_the_store_goes(void **state)
 	start(f);
 	assert_int_equal(kill(f->r.pid, SIGSTOP), 0);
 	ask_start(f, &a, 1);
-	(void)fix_wait(f, false, 10); /* sent */
-	ask_start(f, &b, 1);	      /* waits */
+	fix_turn(f, 10);     /* sent */
+	ask_start(f, &b, 1); /* waits */
 	weir_store_free(f->s);
 	f->s = NULL;
 	assert_int_equal(a.r, -ECANCELED);

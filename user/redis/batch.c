@@ -87,7 +87,7 @@ void weir_redis_node_reroute(struct weir_redis_node *n)
 	weir_redis_flush_soon(n->s);
 }
 
-static void fail_waiting(struct weir_redis_node *n, int r)
+void weir_redis_node_fail_waiting(struct weir_redis_node *n, int r)
 {
 	struct weir_redis_item *i, *last = n->last; /* callbacks may add more */
 
@@ -230,7 +230,7 @@ static int send_next(struct weir_redis_node *n)
 	int r = 0;
 
 	if (!c) {
-		fail_waiting(n, -ENOMEM);
+		weir_redis_node_fail_waiting(n, -ENOMEM);
 		return -ENOMEM;
 	}
 	fill(n, c);
@@ -502,27 +502,6 @@ static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 		weir_redis_flush_soon(n->s);
 }
 
-/* --- health ------------------------------------------------------------------------------------------------------ */
-
-void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_kind kind,
-			     unsigned count, const char *cause)
-{
-	char where[280], text[WEIR_REDIS_CAUSE_BYTES];
-	__u64 now_ns = weir_redis_now_ns();
-	bool changed = false;
-
-	weir_redis_count(&n->s->n.errors[kind], count);
-	for (unsigned k = 0; k < count && k < n->breaker.errors; k++)
-		changed |= weir_redis_breaker_failure(&n->breaker, now_ns);
-	if (!changed)
-		return;
-	(void)snprintf(text, sizeof(text), "%.50s: %.100s",
-		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
-	weir_redis_health_changed(n->s, n, text);
-	if (n->breaker.health == WEIR_REDIS_OPEN)
-		fail_waiting(n, -EHOSTDOWN);
-}
-
 /* A key in a slot of this node. */
 static void find_tag(struct weir_redis_node *n, struct weir_store_layer *y)
 {
@@ -537,7 +516,7 @@ static void find_tag(struct weir_redis_node *n, struct weir_store_layer *y)
 }
 
 /* A write as any decision makes it: it meets maxmemory, roles and rights. */
-static void send_probe(struct weir_redis_node *n)
+void weir_redis_node_send_probe(struct weir_redis_node *n)
 {
 	struct weir_store_limit l = {.algorithm = WEIR_REQUEST_FIXED_WINDOW, .window_us = 1000000};
 	struct weir_store_layer y = {.limit = &l, .cost = 1};
@@ -557,79 +536,4 @@ static void send_probe(struct weir_redis_node *n)
 		return;
 	}
 	n->probing = true;
-}
-
-void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
-{
-	__u64 stuck_ns = n->s->o.probe_ns;
-
-	if (stuck_ns < 2 * n->s->o.timeout_ns)
-		stuck_ns = 2 * n->s->o.timeout_ns;
-	if (weir_redis_breaker_tick(&n->breaker, now_ns))
-		weir_redis_health_changed(n->s, n, "no failure for a while");
-	if (n->conn.state != WEIR_REDIS_CONN_READY)
-		return;
-	if (n->oldest && now_ns - n->oldest->sent_ns > stuck_ns)
-		weir_redis_conn_fail(&n->conn, "no reply for %llu ms",
-				     (now_ns - n->oldest->sent_ns) / 1000000);
-	else if (n->breaker.health == WEIR_REDIS_OPEN && !n->probing)
-		send_probe(n);
-}
-
-static void up(void *arg)
-{
-	struct weir_redis_node *n = arg;
-
-	weir_redis_count(&n->s->n.reconnects, 1);
-	n->loads++;
-	if (n->breaker.health == WEIR_REDIS_OPEN)
-		send_probe(n);
-	else
-		weir_redis_flush_soon(n->s);
-	weir_redis_topology_up(n->s->topology, n);
-}
-
-static void down(void *arg, const char *cause)
-{
-	struct weir_redis_node *n = arg;
-
-	weir_redis_count(&n->s->n.errors[WEIR_REDIS_ERROR_CONNECT], 1);
-	n->probing = false;
-	if (weir_redis_breaker_down(&n->breaker, weir_redis_now_ns()))
-		weir_redis_health_changed(n->s, n, cause);
-	fail_waiting(n, -EHOSTDOWN);
-	weir_redis_topology_doubt(n->s->topology, n);
-}
-
-int weir_redis_node_new(struct weir_redis *s, struct weir_redis_node **ret)
-{
-	struct weir_redis_node *n = calloc(1, sizeof(*n));
-	int r;
-
-	if (!n)
-		return -ENOMEM;
-	n->s = s;
-	r = weir_redis_conn_init(&n->conn, s);
-	if (r >= 0)
-		r = weir_redis_breaker_init(&n->breaker, s->o.breaker_errors,
-					    s->o.breaker_within_ns);
-	if (r < 0) {
-		weir_redis_node_free(n);
-		return r;
-	}
-	n->conn.up = up;
-	n->conn.down = down;
-	n->conn.arg = n;
-	*ret = n;
-	return 0;
-}
-
-void weir_redis_node_free(struct weir_redis_node *n)
-{
-	if (!n)
-		return;
-	weir_redis_conn_done(&n->conn);
-	fail_waiting(n, -EHOSTDOWN);
-	weir_redis_breaker_done(&n->breaker);
-	free(n);
 }

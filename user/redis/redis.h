@@ -4,8 +4,9 @@
  *	url.c       store.url and what belongs to it           resolve.c   names to addresses, off the loop
  *	conn.c      one connection to one node                 script.c    requests to arguments, replies to answers
  *	topology.c  which node: one, Sentinel's, a Cluster's    batch.c     what waits in one turn of the loop goes in one call
+ *	node.c      a node: its connection, its breaker        job.c       a request, in one slot or several
  *	breaker.c   healthy, degraded, open                    store.c     weir_store_ops on all of that
- *	decide.lua  the decisions, in the server
+ *	hi.c        hiredis on the loop, TLS                   decide.lua  the decisions, in the server
  */
 #ifndef WEIR_REDIS_REDIS_H
 #define WEIR_REDIS_REDIS_H

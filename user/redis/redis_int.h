@@ -5,9 +5,11 @@
  *	resolve.c   names
  *	conn.c      one connection: resolved, connected, greeted (AUTH … SCRIPT LOAD), lost, tried again
  *	script.c    requests to the script's arguments, its reply to answers
- *	batch.c     a node: what waits for it, calls under way, replies, its breaker
+ *	batch.c     to a node: what waits, calls under way, replies
+ *	node.c      its connection and its breaker
+ *	job.c       a request: one slot or several
  *	topology.c  which nodes there are
- *	store.c     weir_store_ops: jobs, their deadlines
+ *	store.c     weir_store_ops, deadlines
  *
  * Everything runs in the loop's thread but look-ups of names; statistics are read by others.
  */
@@ -249,6 +251,8 @@ int weir_redis_node_new(struct weir_redis *s, struct weir_redis_node **ret);
 void weir_redis_node_free(struct weir_redis_node *n);
 /* -EHOSTDOWN: its breaker is open. Else weir_redis_job_item_done will be called, not from here. */
 int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i);
+void weir_redis_node_fail_waiting(struct weir_redis_node *n, int r);
+void weir_redis_node_send_probe(struct weir_redis_node *n);
 /* Nobody waits for it any more. Returns whether it was sent. */
 bool weir_redis_item_abandon(struct weir_redis_item *i);
 /* What waits goes to the nodes that have its slots now. */
@@ -262,6 +266,53 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_ki
 /* Gives back what layers of @q say is charged; nobody waits for the answer. */
 void weir_redis_node_give_back(struct weir_redis_node *n, struct weir_store_request *q,
 			       __u64 layers);
+
+/* --- job.c -------------------------------------------------------------------------------------------------------- */
+
+enum weir_redis_phase {
+	WEIR_REDIS_WHOLE,
+	WEIR_REDIS_JUDGING,
+	WEIR_REDIS_COMMITTING,
+	WEIR_REDIS_MONITORS,
+	WEIR_REDIS_GIVING_BACK
+};
+
+struct weir_redis_job {
+	struct weir_redis_job *prev, *next; /* by deadline; or spare */
+	struct weir_redis *s;
+	struct weir_store_request *q;
+	weir_store_done_fn *done;
+	void *data;
+	__u64 deadline_ns;
+	enum weir_redis_op op;
+	enum weir_redis_phase phase;
+	int r, failed;	 /* of this phase; of the one whose charges are given back */
+	unsigned n, due; /* items; those not answered yet */
+	struct weir_redis_item one, *item;
+	struct weir_redis_parted *parted; /* NULL: everything lives in one slot */
+};
+
+/* A request whose states live in several slots. A layer with @fresh is three here: its key, the bucket of new keys and
+ * the stand-in key; which of them count is known when all have been judged.
+ */
+struct weir_redis_parted {
+	struct weir_store_request q;	      /* of all */
+	unsigned n;			      /* layers of the asker's request, which come first */
+	__u64 counts;			      /* layers that are charged, or decide */
+	__u64 buckets;			      /* of new keys, among them */
+	unsigned more[WEIR_STORE_LAYERS_MAX]; /* bucket of a layer with @fresh; then its stand-in */
+	struct weir_store_layer layer[WEIR_STORE_LAYERS_MAX];
+	struct weir_redis_item item[WEIR_STORE_LAYERS_MAX];
+};
+
+struct weir_redis_job *weir_redis_job_new(struct weir_redis *s);
+/* Parts it by slot. -ENOMEM; -EINVAL: too many layers. */
+int weir_redis_job_split(struct weir_redis_job *j);
+void weir_redis_job_go(struct weir_redis_job *j);
+void weir_redis_job_answer(struct weir_redis_job *j, int r);
+void weir_redis_job_give_up(struct weir_redis_job *j, int r);
+/* 0: its layers are filled in; or -errno. */
+void weir_redis_job_item_done(struct weir_redis_item *i, int r);
 
 /* --- topology.c --------------------------------------------------------------------------------------------------- */
 
@@ -309,9 +360,6 @@ struct weir_redis {
 	struct weir_redis_stats n; /* counters; written here, read by others */
 };
 
-/* 0: its layers are filled in; or -errno. */
-void weir_redis_job_item_done(struct weir_redis_item *i, int r);
-void weir_redis_job_next(struct weir_redis_job *j);
 void weir_redis_flush_soon(struct weir_redis *s);
 /* A node's health has changed. */
 void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause);

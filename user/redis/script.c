@@ -7,7 +7,7 @@
 #include "user/redis/redis_int.h"
 #include "user/store/calendar.h"
 
-const char weir_redis_script[] =
+const char weir_redis_script[] = ""
 #include "decide.lua.h"
 	;
 
