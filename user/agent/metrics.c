@@ -23,7 +23,7 @@ struct page {
 	int n_tables;
 };
 
-enum layer { ANY, PACKETS, REQUESTS };
+enum layer { ANY, PACKETS, REQUESTS, SHARED };
 struct metric {
 	const char *name, *type, *labels, *help;
 	enum layer layer;
@@ -213,6 +213,81 @@ static void put_table_full(struct page *p)
 		PUT(p, p->requests.store.evicted + p->requests.store.full, "table", "request_keys");
 }
 
+/* --- the shared store ---- */
+
+static void put_store_state(struct page *p)
+{
+	static const char *const names[] = {"healthy", "degraded", "open"};
+
+	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
+		PUT(p, p->requests.redis.health == i, "state", names[i]);
+}
+
+static void put_store_errors(struct page *p)
+{
+	static const char *const names[WEIR_REDIS_ERROR_MAX] = {
+		[WEIR_REDIS_ERROR_CONNECT] = "connect", [WEIR_REDIS_ERROR_QUEUE] = "queue",
+		[WEIR_REDIS_ERROR_REPLY] = "reply",	[WEIR_REDIS_ERROR_OOM] = "oom",
+		[WEIR_REDIS_ERROR_SCRIPT] = "script",	[WEIR_REDIS_ERROR_CLUSTER] = "cluster"};
+
+	for (unsigned i = 0; i < WEIR_REDIS_ERROR_MAX; i++)
+		PUT(p, p->requests.redis.errors[i], "kind", names[i]);
+}
+
+static void put_store_seconds(struct page *p)
+{
+	const struct weir_redis_stats *s = &p->requests.redis;
+	__u64 sum = 0;
+	char le[32];
+
+	for (unsigned i = 0; i < WEIR_REDIS_LATENCY_N; i++) {
+		sum += s->latency_n[i];
+		(void)snprintf(le, sizeof(le), "%g", weir_redis_latency_us[i] / 1e6);
+		put(p, "_bucket", (double)sum, "le", le, NULL);
+	}
+	sum += s->latency_n[WEIR_REDIS_LATENCY_N];
+	put(p, "_bucket", (double)sum, "le", "+Inf", NULL);
+	put(p, "_sum", (double)s->latency_sum_us / 1e6, NULL);
+	put(p, "_count", (double)sum, NULL);
+}
+
+static void put_store_decisions(struct page *p)
+{
+	const struct weir_l7_stats *s = &p->requests;
+
+	PUT(p, s->redis.decisions, "by", "store");
+	PUT(p, s->hot.denied, "by", "remembered refusal");
+	PUT(p, s->hot.spent, "by", "lease");
+}
+
+static void put_store_calls(struct page *p)
+{
+	PUT(p, p->requests.redis.calls);
+}
+
+static void put_store_reconnects(struct page *p)
+{
+	PUT(p, p->requests.redis.reconnects);
+}
+
+static void put_leased(struct page *p)
+{
+	PUT(p, p->requests.hot.given_back, "end", "given back");
+	PUT(p, p->requests.hot.lost, "end", "lost");
+}
+
+static void put_fallback(struct page *p)
+{
+	for (size_t i = 0; i < p->n_rows; i++)
+		if (p->row[i].fleet)
+			PUT(p, p->row[i].fallback, "limit", p->row[i].name);
+}
+
+static void put_agents(struct page *p)
+{
+	PUT(p, p->requests.agents);
+}
+
 static void put_blocks(struct page *p)
 {
 	static const char *const names[] = {"file", "list-file", "command", "escalation"};
@@ -393,6 +468,26 @@ static const struct metric metrics[] = {
 	  "places in a leaky bucket whose client left, and which could not be given back"),
 	M("suspicious_addresses", "gauge", "", REQUESTS, put_suspicious,
 	  "addresses that meet the limit of suspicious"),
+	M("store_state", "gauge", "state", SHARED, put_store_state,
+	  "1 at what the worst worker finds: healthy, degraded (a failure not long ago), open (not "
+	  "asked)"),
+	M("store_errors_total", "counter", "kind", SHARED, put_store_errors,
+	  "requests that the store did not decide: no connection, waited too long for their turn, "
+	  "no "
+	  "or a wrong reply, out of memory, script, cluster"),
+	M("store_seconds", "histogram", "", SHARED, put_store_seconds,
+	  "time of a call of the store, each of one decision or more"),
+	M("store_decisions_total", "counter", "by", SHARED, put_store_decisions,
+	  "decisions of limits of the fleet, by who made them"),
+	M("store_calls_total", "counter", "", SHARED, put_store_calls, "calls of the store"),
+	M("store_reconnects_total", "counter", "", SHARED, put_store_reconnects,
+	  "connections to the store that were made anew"),
+	M("store_leased_total", "counter", "end", SHARED, put_leased,
+	  "requests' worth of leases that was not spent"),
+	M("store_agents", "gauge", "", SHARED, put_agents,
+	  "agents that share the store, as last heard: while it is away each grants its part"),
+	M("fallback_active", "gauge", "limit", SHARED, put_fallback,
+	  "1: the limit is not counted in the store now, on_store_failure decides"),
 	M("table_used", "gauge", "table", ANY, put_table_used,
 	  "entries in use; request_bytes in bytes"),
 	M("table_size", "gauge", "table", ANY, put_table_size, "what fits"),
@@ -420,7 +515,9 @@ static const struct metric metrics[] = {
 
 static bool has_layer(const struct weir_agent *a, enum layer l)
 {
-	return l == ANY || (l == PACKETS ? a->dp != NULL : a->l7 != NULL);
+	return l == ANY || (l == PACKETS  ? a->dp != NULL
+			    : l == SHARED ? a->shared != NULL
+					  : a->l7 != NULL);
 }
 
 /* --- pages ---- */
@@ -476,7 +573,7 @@ char *weir_agent_metrics(struct weir_agent *a, size_t *ret_n)
 
 void weir_metrics_print(FILE *f)
 {
-	static const char *const layers[] = {"both", "packets", "requests"};
+	static const char *const layers[] = {"both", "packets", "requests", "shared store"};
 
 	(void)fputs("| metric | type | labels | layer | |\n|---|---|---|---|---|\n", f);
 	for (size_t i = 0; i < ARRAY_LEN(metrics); i++)

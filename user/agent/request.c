@@ -8,6 +8,7 @@
 
 #include "user/agent/agent_int.h"
 #include "user/agent/json.h"
+#include "user/agent/shared.h"
 #include "user/base/log.h"
 #include "user/base/str.h"
 
@@ -44,16 +45,26 @@ static void on_events(evutil_socket_t fd, short what, void *arg)
 int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
 			     struct weir_error *e)
 {
+	struct weir_l7_options o = {};
+	const char *why;
 	int r;
 
 	if (!weir_agent_wants_requests(conf))
 		return 0;
-	r = weir_l7_new(conf, NULL, &a->l7, e);
+	r = weir_shared_new(conf, &a->shared, e);
 	if (r < 0)
 		return r;
+	weir_shared_options(a->shared, &o);
+	r = weir_l7_new(conf, &o, &a->l7, e);
+	if (r < 0) {
+		weir_agent_stop_requests(a);
+		return r;
+	}
 	r = weir_l7_worker_new(a->l7, NULL, &a->asker);
+	why = weir_shared_why(a->shared);
 	if (r < 0)
-		(void)weir_error_set(e, r, "request layer: %s", strerror(-r));
+		(void)weir_error_set(e, r, "%s: %s", *why ? "store" : "request layer",
+				     *why ? why : strerror(-r));
 	if (r == 0)
 		r = weir_http_open(conf, a->l7, &a->http, e);
 	if (r == 0)
@@ -92,6 +103,7 @@ void weir_agent_stop_requests(struct weir_agent *a)
 		weir_l7_worker_free(TAKE_PTR(a->asker));
 	if (a->l7)
 		weir_l7_free(TAKE_PTR(a->l7));
+	weir_shared_free(TAKE_PTR(a->shared));
 	memset(&a->request, 0, sizeof(a->request));
 	memset(&a->http_seen, 0, sizeof(a->http_seen));
 }
@@ -124,6 +136,10 @@ int weir_agent_change_requests(struct weir_agent *a, const struct weir_conf *con
 	weir_l7_set_mode(a->l7, weir_agent_mode(a, conf));
 	if (note)
 		weir_log(WEIR_LOG_WARNING, "note", "what", "s", note, NULL);
+	if (a->conf && !weir_conf_store_same(&conf->store, &a->conf->store))
+		weir_log(WEIR_LOG_WARNING, "note", "what", "s",
+			 "how the store is reached (store.*) stays as it is until the next start",
+			 NULL);
 	if (listeners) {
 		r = weir_http_configure(a->http, conf, e);
 		if (r < 0)

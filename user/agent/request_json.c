@@ -54,6 +54,8 @@ static json_t *limit_json(struct weir_agent *a, const struct weir_conf_request_l
 			      count_json(m, now->n[v], before->n[v]));
 	weir_json_set(o, "refused_all",
 		      count_json(m, weir_request_refused(now), weir_request_refused(before)));
+	if (now->fleet)
+		weir_json_set_bool(o, "fallback", now->fallback);
 	if (now->last_refused_s)
 		weir_json_set_text(o, "last_refused",
 				   weir_clock_format((__s64)now->last_refused_s, when));
@@ -106,6 +108,60 @@ static json_t *store_json(const struct weir_store_stats *s)
 	weir_json_set_text(o, "when_full",
 			   "the state that would be over soonest is forgotten, a client at its "
 			   "limit last");
+	return o;
+}
+
+static const char *health_name(enum weir_redis_health h)
+{
+	static const char *const names[] = {"healthy", "degraded", "open"};
+
+	return (unsigned)h < ARRAY_LEN(names) ? names[h] : "?";
+}
+
+/* In microseconds, as quantile_us below. */
+static __u64 call_us(const struct weir_redis_stats *s, __u64 part)
+{
+	__u64 seen = 0, all = 0;
+
+	for (int i = 0; i <= WEIR_REDIS_LATENCY_N; i++)
+		all += s->latency_n[i];
+	for (int i = 0; i < WEIR_REDIS_LATENCY_N && all; i++) {
+		seen += s->latency_n[i];
+		if (seen * 1000 >= all * part)
+			return weir_redis_latency_us[i];
+	}
+	return 0;
+}
+
+static json_t *shared_json(struct weir_agent *a)
+{
+	const struct weir_l7_stats *n = &a->request.now, *b = &a->request.before;
+	const struct weir_redis_stats *s = &n->redis;
+	char when[WEIR_TIME_STRLEN], url[1024];
+	json_t *o = json_object();
+	__u64 errors = 0;
+
+	for (unsigned i = 0; i < WEIR_REDIS_ERROR_MAX; i++)
+		errors += s->errors[i];
+	weir_json_set_text(o, "url", weir_conf_store_shown(&a->conf->store, url, sizeof(url)));
+	weir_json_set_text(o, "health", health_name(s->health));
+	if (s->since_s)
+		weir_json_set_text(o, "since", weir_clock_format(s->since_s, when));
+	if (s->cause[0])
+		weir_json_set_text(o, "cause", s->cause);
+	if (s->server[0])
+		weir_json_set_text(o, "server", s->server);
+	weir_json_set_bool(o, "secret_known", n->secret_known);
+	weir_json_set_u64(o, "agents", n->agents);
+	weir_json_set(o, "decisions", count_json(&a->request, s->decisions, b->redis.decisions));
+	weir_json_set(o, "calls", count_json(&a->request, s->calls, b->redis.calls));
+	weir_json_set_u64(o, "errors_total", errors);
+	weir_json_set_u64(o, "reconnects_total", s->reconnects);
+	weir_json_set_u64(o, "late_refunds_total", s->late_refunds);
+	weir_json_set_u64(o, "p50_us", call_us(s, 500));
+	weir_json_set_u64(o, "p99_us", call_us(s, 990));
+	weir_json_set_u64(o, "remembered_refusals_total", n->hot.denied);
+	weir_json_set_u64(o, "spent_leases_total", n->hot.spent);
 	return o;
 }
 
@@ -212,6 +268,8 @@ json_t *weir_agent_request_json(struct weir_agent *a, bool whole)
 	weir_json_set(o, "listeners", listeners_json(a));
 	weir_json_set(o, "http", http_json(&http));
 	weir_json_set(o, "store", store_json(&a->request.now.store));
+	if (a->shared)
+		weir_json_set(o, "shared_store", shared_json(a));
 	weir_json_set(o, "escalations", escalations_json(a));
 	weir_json_set_u64(o, "held_total", a->request.now.held);
 	weir_json_set_u64(o, "queue_abandoned_total", a->request.now.queue_abandoned);
@@ -232,6 +290,38 @@ __attribute__((format(printf, 2, 3))) static void say(json_t *list, const char *
 	(void)json_array_append_new(list, weir_json_text(line)); /* out of memory: not shown */
 }
 
+/* What counts on this host alone now, and why. */
+static void degraded_store(struct weir_agent *a, json_t *list)
+{
+	const struct weir_l7_stats *s = &a->request.now;
+	char names[256] = "", when[WEIR_TIME_STRLEN];
+	size_t n = 0, at = 0;
+
+	if (!a->shared)
+		return;
+	for (size_t i = 0; i < a->request.n; i++) {
+		if (!a->request.row[i].fallback)
+			continue;
+		if (at < sizeof(names))
+			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+					       n ? ", " : "", a->request.row[i].name);
+		n++;
+	}
+	if (!s->secret_known)
+		say(list, "the fleet's secret is not known yet: %s count on this host alone",
+		    n ? names : "its limits");
+	else if (s->redis.health == WEIR_REDIS_OPEN)
+		say(list,
+		    "the store does not answer since %s (%s): on_store_failure decides for %s",
+		    weir_clock_format(s->redis.since_s, when), s->redis.cause,
+		    n ? names : "no limit");
+	else if (n)
+		say(list,
+		    "the store did not answer every request (%s): on_store_failure decided for "
+		    "some of %s",
+		    s->redis.cause, names);
+}
+
 void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
 {
 	const struct weir_conf *c = a->conf;
@@ -247,6 +337,7 @@ void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
 		    "limited alone");
 	if (!a->l7)
 		return;
+	degraded_store(a, list);
 	evicted = weir_request_rate(&a->request, now->evicted + now->full,
 				    before->evicted + before->full);
 	if (evicted)

@@ -88,6 +88,39 @@ static void print_store(const json_t *r)
 	(void)fputc('\n', stdout);
 }
 
+static void print_shared(const json_t *r)
+{
+	const json_t *s = json_object_get(r, "shared_store");
+	char decisions[WEIR_STR_MAX], calls[WEIR_STR_MAX];
+	const char *server = weir_json_text_of(s, "server"), *cause = weir_json_text_of(s, "cause");
+
+	if (!s)
+		return;
+	(void)fputs("shared      ", stdout);
+	weir_say_clean(stdout, weir_json_text_of(s, "url"));
+	(void)printf(": %s", weir_json_text_of(s, "health"));
+	if (weir_json_text_of(s, "since"))
+		(void)printf(" since %s", weir_json_text_of(s, "since"));
+	if (server) {
+		(void)fputs(", ", stdout);
+		weir_say_clean(stdout, server);
+	}
+	(void)printf("; %s/s decisions in %s/s calls",
+		     weir_str_format_count(rate_of(s, "decisions"), decisions),
+		     weir_str_format_count(rate_of(s, "calls"), calls));
+	if (weir_json_u64_of(s, "p99_us"))
+		(void)printf(", 99 %% within %llu us",
+			     (unsigned long long)weir_json_u64_of(s, "p99_us"));
+	(void)printf("; %llu agents, %llu errors",
+		     (unsigned long long)weir_json_u64_of(s, "agents"),
+		     (unsigned long long)weir_json_u64_of(s, "errors_total"));
+	if (cause) {
+		(void)fputs(", the last: ", stdout);
+		weir_say_clean(stdout, cause);
+	}
+	(void)fputc('\n', stdout);
+}
+
 /* What became of addresses that were refused too often. */
 static void print_escalations(const json_t *r)
 {
@@ -180,6 +213,7 @@ void weir_print_request_status(const json_t *r)
 	json_array_foreach(json_object_get(r, "limits"), i, l)
 		weir_print_request_limit(l, "requests    ");
 	print_store(r);
+	print_shared(r);
 	if (held)
 		(void)printf("held        %llu answers wait for their turn\n",
 			     (unsigned long long)held);
