@@ -506,8 +506,8 @@ static void noise_is_survived(void **state)
 		}
 		(void)web_send(&w, text, n);
 		(void)shutdown(w.fd, SHUT_WR);
-		if (i % 32 < 2 && web_wait(&w, 100, &r) == 0 && r.status >= 500 && r.status != 501 &&
-		    r.status != 505)
+		if (i % 32 < 2 && web_wait(&w, 100, &r) == 0 && r.status >= 500 &&
+		    r.status != 501 && r.status != 505)
 			fail_msg("%s: %d", profile, r.status);
 		web_close(&w);
 	}
