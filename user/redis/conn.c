@@ -74,13 +74,13 @@ static void lost(struct weir_redis_conn *c)
 
 void weir_redis_conn_fail(struct weir_redis_conn *c, const char *format, ...)
 {
-	char why[WEIR_REDIS_CAUSE_BYTES - 40], where[sizeof(c->host) + 16];
+	char why[WEIR_REDIS_CAUSE_BYTES - 62], where[sizeof(c->host) + 16];
 	va_list ap;
 
 	va_start(ap, format);
 	(void)vsnprintf(why, sizeof(why), format, ap); /* too long: cut */
 	va_end(ap);
-	(void)snprintf(c->cause, sizeof(c->cause), "%.38s: %s",
+	(void)snprintf(c->cause, sizeof(c->cause), "%.60s: %s",
 		       weir_redis_conn_where(c, where, sizeof(where)), why);
 	if (c->state == WEIR_REDIS_CONN_CLOSED)
 		return;

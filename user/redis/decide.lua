@@ -11,8 +11,8 @@
 --		16 nobody waits in this queue  32 op 2: the newest charges are meant
 --	a, b, c	bucket and queue: count, period, size in parts; windows: limit, length, tick; log: limit, length
 -- Reply, a string: now u56, then for each request admitted u8, then for each layer flags u8, remaining, reset, retry u56
--- (all ones: never); times count from now, in microseconds. Flags: 1 admitted, 2 charged, 4 at the stand-in key, 8 delay,
--- ticket us, ticket part u56 follow (else 0, now, 0), 16 of op 1: there was a state.
+-- (all ones: never); times count from now, in microseconds. Flags: 1 admitted, 2 charged, 4 at the stand-in key,
+-- 8 delay, ticket us, ticket part u56 follow (else 0, now, 0), 16 of op 1: there was a state.
 --
 -- All enforcing layers of a request are charged or none; a refusal changes nothing. What is written expires when it is
 -- worth nothing. What weir did not write under its keys counts as nothing and is overwritten.

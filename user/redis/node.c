@@ -18,7 +18,7 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_ki
 		changed |= weir_redis_breaker_failure(&n->breaker, now_ns);
 	if (!changed)
 		return;
-	(void)snprintf(text, sizeof(text), "%.50s: %.100s",
+	(void)snprintf(text, sizeof(text), "%.60s: %.97s",
 		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
 	weir_redis_health_changed(n->s, n, text);
 	if (n->breaker.health == WEIR_REDIS_OPEN)
