@@ -25,8 +25,8 @@ static const char mistakes[] =
 	"    - {listen: \"unix:web.sock\", profile: nginx}\n"
 	"    - {listen: 127.0.0.1:9470, profile: json}\n"
 	"    - {listen: 127.0.0.1:9470, profile: metrics, trusted_proxies: [10.0.0.1]}\n"
-	"    - {listen: \"unix:/run/a\", profile: caddy, trusted_proxies: [10.0.0.1], mode: \"0999\"}\n"
-	"    - {listen: \"unix:/run/a\", profile: haproxy-spoe, token_file: /x}\n"
+	"    - {listen: \"unix:/run/a\", profile: haproxy-spoe, trusted_proxies: [10.0.0.1], mode: \"0999\"}\n"
+	"    - {listen: \"unix:/run/a\", profile: caddy, token_file: /x}\n"
 	"    - {listen: \"127.0.0.1:1\", profile: nginx, mode: \"0660\", group: x}\n"
 	"    - {profile: nginx}\n"
 	"    - {listen: 127.0.0.1:2}\n"
@@ -100,10 +100,10 @@ static const struct {
 	{20, 16, "listen: json on TCP needs a token_file, or a Unix socket (\"unix:/run/weir/json.sock\"): its callers name any client"},
 	{21, 16, "listen: 127.0.0.1:9470 is taken (by the listener in line 20)"},
 	{21, 67, "trusted_proxies: means nothing to metrics (it answers about weir alone)"},
-	{22, 64, "trusted_proxies: a Unix socket trusts whoever may connect (mode and group)"},
-	{22, 82, "mode: \"0999\" is not a file mode (octal, for example \"0660\")"},
+	{22, 71, "trusted_proxies: a Unix socket trusts whoever may connect (mode and group)"},
+	{22, 89, "mode: \"0999\" is not a file mode (octal, for example \"0660\")"},
 	{23, 16, "listen: unix:/run/a is taken (by the listener in line 22)"},
-	{23, 66, "token_file: only the profile json has a token"},
+	{23, 59, "token_file: only the profile json has a token"},
 	{24, 53, "mode: only a Unix socket has one (listen: \"unix:/run/weir/web.sock\")"},
 	{24, 68, "group: only a Unix socket has one (listen: \"unix:/run/weir/web.sock\")"},
 	{25, 7, "a listener without listen (for example listen: 127.0.0.1:9470)"},
@@ -456,6 +456,7 @@ static void listeners_that_mean_something_else(void **state)
 		{"nginx", "", "every request counts as the proxy's own"},
 		{"envoy", "", "every request counts as the proxy's own"},
 		{"haproxy-spoe", "", NULL},
+		{"haproxy-spoe", ", trusted_proxies: [10.0.0.2]", NULL},
 		{"json", ", token_file: /x", NULL},
 		{"nginx", ", trusted_proxies: [0.0.0.0/0]", "everybody is trusted"},
 	};
@@ -466,7 +467,7 @@ static void listeners_that_mean_something_else(void **state)
 	expect_problem("http: {listeners: [{listen: 0.0.0.0:80, profile: metrics}]}\n", 0, 1, 29,
 		       "is open on every network");
 	expect_problem("http: {listeners: [{listen: 10.0.0.1:80, profile: haproxy-spoe}]}\n", 0, 1,
-		       29, "SPOP has no password");
+		       29, "SPOP has no password, so only this host may connect");
 	expect_problem(
 		"http: {listeners: [{listen: \"unix:/x\", profile: caddy, mode: \"0666\"}]}\n", 0,
 		1, 62, "every user of this machine");

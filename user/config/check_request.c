@@ -95,15 +95,15 @@ static void check_profile(const struct weir_reader *r, const struct weir_conf_li
 {
 	const char *profile = weir_profile_name(l->profile);
 
-	if (listener_has(r, "trusted_proxies") && !reads_address(l->profile))
+	if (listener_has(r, "trusted_proxies") && !reads_address(l->profile) &&
+	    l->profile != WEIR_PROFILE_SPOE)
 		weir_reader_error(r, listener_at(r, "trusted_proxies"),
 				  "trusted_proxies: means nothing to %s (%s)", profile,
-				  l->profile == WEIR_PROFILE_SPOE
-					  ? "whoever connects says who the client is"
-				  : l->profile == WEIR_PROFILE_JSON
+				  l->profile == WEIR_PROFILE_JSON
 					  ? "whoever has the token says who the client is"
 					  : "it answers about weir alone");
-	else if (listener_has(r, "trusted_proxies") && l->unix_path)
+	else if (listener_has(r, "trusted_proxies") && l->profile == WEIR_PROFILE_SPOE &&
+		 l->unix_path)
 		weir_reader_error(r, listener_at(r, "trusted_proxies"),
 				  "trusted_proxies: a Unix socket trusts whoever may connect (mode "
 				  "and group)");
@@ -118,7 +118,7 @@ static void check_profile(const struct weir_reader *r, const struct weir_conf_li
 
 static void warn_listener(const struct weir_reader *r, const struct weir_conf_listener *l)
 {
-	if (l->unix_path)
+	if (l->unix_path && l->trusted.n == 0)
 		return;
 	if (reads_address(l->profile) && l->trusted.n == 0)
 		weir_reader_warn(r, listener_at(r, "listen"),
@@ -129,10 +129,12 @@ static void warn_listener(const struct weir_reader *r, const struct weir_conf_li
 			weir_problems_add(r->problems, true, NULL, l->trusted.line[i], 0,
 					  "trusted_proxies: everybody is trusted, so that any "
 					  "client can pass for another");
-	if (l->profile == WEIR_PROFILE_SPOE && !is_loopback(l))
+	if (l->unix_path)
+		return;
+	if (l->profile == WEIR_PROFILE_SPOE && !is_loopback(l) && l->trusted.n == 0)
 		weir_reader_warn(r, listener_at(r, "listen"),
-				 "listen: SPOP has no password: whoever reaches this address can "
-				 "speak for any client (a loopback address, or a Unix socket)");
+				 "listen: SPOP has no password, so only this host may connect "
+				 "(trusted_proxies: whoever else speaks for any client)");
 	else if (is_wildcard(l))
 		weir_reader_warn(r, listener_at(r, "listen"),
 				 "listen: %s is open on every network that this machine is in (the "

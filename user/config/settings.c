@@ -163,7 +163,7 @@ const struct weir_setting weir_settings[] = {
 	SET("http.listeners.profile", WORD, H(profile), .words = weir_words_profile,
 	    .help = "needed; who asks: it says which headers are read, every other one is ignored"),
 	SET("http.listeners.trusted_proxies", PREFIXES, H(trusted), .type = "list of addresses and prefixes", SOME,
-	    .help = "whose word counts about who the client is (a Unix socket: whoever may connect)"),
+	    .help = "whose word counts about who the client is; haproxy-spoe: who may connect (default: this host)"),
 	SET("http.listeners.token_file", PATH, H(token_file), .type = "file", .max = 4095,
 	    .help = "json: holds the token that callers must send (Authorization: Bearer)"),
 	SET("http.listeners.mode", FILE_MODE, H(unix_mode), .type = "octal", .fallback = "0660", .max = 0777,
