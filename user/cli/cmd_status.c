@@ -112,7 +112,8 @@ static void print_rates(const json_t *s)
 
 static void print_first_line(const json_t *s)
 {
-	const json_t *r = json_object_get(s, "request");
+	const json_t *r = json_object_get(s, "request"),
+		     *shared = json_object_get(r, "shared_store");
 	const char *mode = weir_json_text_of(s, "mode"),
 		   *since = weir_json_text_of(s, "mode_since");
 	__u64 escalated = weir_json_u64_of(json_object_get(json_object_get(s, "lists"), "block"),
@@ -128,8 +129,9 @@ static void print_first_line(const json_t *s)
 	(void)printf(" since %s (%s)", since ? since : "?",
 		     weir_say_span(weir_json_u64_of(s, "mode_age_s"), span));
 	print_generation(s);
-	(void)printf(", store %s; ",
-		     r ? weir_json_text_of(json_object_get(r, "store"), "kind") : "local");
+	(void)printf(", store %s; ", shared ? weir_json_text_of(shared, "health")
+				     : r    ? weir_json_text_of(json_object_get(r, "store"), "kind")
+					    : "local");
 	if (!monitor) {
 		acting = print_acting(json_object_get(s, "limits"), "over", "packets_per_second",
 				      "dropped", false);
