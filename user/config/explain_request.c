@@ -28,7 +28,11 @@ static void print_listener(const struct weir_conf_listener *l, FILE *f)
 		(void)fprintf(f, ": whoever may connect is trusted (mode %04o, group %s)",
 			      l->unix_mode, l->group ? l->group : "of the agent");
 	if (l->trusted.n) {
-		(void)fprintf(f, ": says who the client is, if it is ");
+		(void)fprintf(f, "%s",
+			      l->unix_path ? "; proxies before it: "
+			      : l->profile == WEIR_PROFILE_SPOE
+				      ? ": may connect, if it is "
+				      : ": says who the client is, if it is ");
 		print_prefixes(&l->trusted, f);
 	}
 	if (l->token_file)
