@@ -56,7 +56,7 @@ static struct stand stand;
 
 /* What the including file says. */
 static const char *const profile, *const program;
-static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed);
+static int (*const start_proxy)(struct proxy *p, const char *dir, const char *where, bool closed);
 
 /* --- one request through a proxy ---- */
 

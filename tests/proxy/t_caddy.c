@@ -18,7 +18,7 @@ static int write_main(const char *dir)
 	return fclose(f) == 0 ? 0 : -errno;
 }
 
-static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed)
+static int start_caddy(struct proxy *p, const char *dir, const char *where, bool closed)
 {
 	static const char pass[] = "and they get 503)\n\t\t\t\timport app\n";
 	char site[80], agent[128], app[80], conf[160], log[160], home[160], data[160], config[160];
@@ -49,6 +49,9 @@ static int start_proxy(struct proxy *p, const char *dir, const char *where, bool
 	(void)snprintf(conf, sizeof(conf), "%s/main.caddy", dir);
 	return r < 0 ? r : proxy_start(p, log, where, argv);
 }
+
+static int (*const start_proxy)(struct proxy *p, const char *dir, const char *where,
+				bool closed) = start_caddy;
 
 int main(void)
 {

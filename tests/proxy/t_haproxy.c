@@ -49,12 +49,15 @@ static int start_in(struct proxy *p, const char *dir, const char *where, const c
 	return proxy_start(p, log, where, argv);
 }
 
-static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed)
+static int start_haproxy(struct proxy *p, const char *dir, const char *where, bool closed)
 {
 	int r = write_files(dir, where, closed, 16384);
 
 	return r < 0 ? r : start_in(p, dir, where, NULL);
 }
+
+static int (*const start_proxy)(struct proxy *p, const char *dir, const char *where,
+				bool closed) = start_haproxy;
 
 /* --- what only SPOE has ---- */
 

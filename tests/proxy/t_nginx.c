@@ -25,7 +25,7 @@ static int write_main(const char *dir)
 	return fclose(f) == 0 ? 0 : -errno;
 }
 
-static int start_proxy(struct proxy *p, const char *dir, const char *where, bool closed)
+static int start_nginx(struct proxy *p, const char *dir, const char *where, bool closed)
 {
 	char listen[96], agent[128], app[80], conf[160], log[160];
 	const struct proxy_change changes[] = {
@@ -50,6 +50,9 @@ static int start_proxy(struct proxy *p, const char *dir, const char *where, bool
 		r = write_main(dir);
 	return r < 0 ? r : proxy_start(p, log, where, argv);
 }
+
+static int (*const start_proxy)(struct proxy *p, const char *dir, const char *where,
+				bool closed) = start_nginx;
 
 int main(void)
 {

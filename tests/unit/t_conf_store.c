@@ -138,8 +138,8 @@ static void a_password_is_never_shown(void **state)
 		"store: {url: \"redis://u:s3cr3t@a:1/x\"}\n",
 		"store: {url: \"redis://u:s3cr3t%@a\"}\n",
 		"store: {url: \"redis://u:s3cr3t@a\", timeout: 1m}\n",
-		"store: {url: \"redis://u:s3cr3t@a\"}\nrequest_limits: [{name: a, key: ip, rate: "
-		"1/s}]\n",
+		("store: {url: \"redis://u:s3cr3t@a\"}\n"
+		 "request_limits: [{name: a, key: ip, rate: 1/s}]\n"),
 		"store: {url: \"redis:/u:s3cr3t@a\"}\n",
 	};
 

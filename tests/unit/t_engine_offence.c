@@ -27,7 +27,7 @@
 
 static unsigned take_kind(struct engine *e, enum weir_l7_event_kind kind, struct weir_l7_event *ret)
 {
-	struct weir_l7_event event;
+	struct weir_l7_event event = {};
 	unsigned n = 0;
 
 	while (weir_l7_events_take(e->l7, &event)) {
@@ -139,7 +139,7 @@ static void only_real_refusals_of_real_addresses_count(void **state)
 static void ipv6_is_one_client_by_64_bits(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e = engine_of(LOGIN SUSPICIOUS ESCALATE(""));
-	struct weir_l7_event event;
+	struct weir_l7_event event = {};
 
 	(void)state;
 	assert_int_equal(PASSING(e, 2, .target = "/in", .ip = "2001:db8::1"), 2);
@@ -213,7 +213,7 @@ static void a_reset_lifts_suspicion_and_counts(void **state)
 static void whoever_hammers_is_handed_down_once(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e = engine_of(LOGIN ESCALATE(""));
-	struct weir_l7_event event;
+	struct weir_l7_event event = {};
 
 	(void)state;
 	assert_int_equal(PASSING(e, 4, .target = "/in"), 2);
@@ -329,7 +329,7 @@ static void monitor_mode_hands_nobody_down(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e = engine_of(LOGIN ESCALATE(""));
 	_cleanup_(engine_freep) struct engine *rule = engine_of(LOGIN ESCALATE(", mode: monitor"));
-	struct weir_l7_event event;
+	struct weir_l7_event event = {};
 
 	(void)state;
 	assert_int_equal(PASSING(rule, 5, .target = "/in"), 2);
@@ -355,7 +355,7 @@ static void refusals_are_told_in_samples(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e = engine_of("log: {events_per_second: 5}\n" LOGIN);
 	struct pollfd p = {.events = POLLIN};
-	struct weir_l7_event event;
+	struct weir_l7_event event = {};
 
 	(void)state;
 	p.fd = weir_l7_events_fd(e->l7);
