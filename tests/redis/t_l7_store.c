@@ -471,21 +471,27 @@ static void leases_keep_within_their_bound(void **state)
 
 	assert_non_null(none);
 	begin(lab, true, "request_limits:\n" FIXED("x", "1", ""));
-	passed = race(lab, "request_limits:\n" FIXED("a", "20000", ", lease: 500"), 1500, &asked);
+	passed = race(lab,
+		      "request_limits:\n" FIXED("a", "20000",
+						", lease: 500, on_store_failure: closed"),
+		      1500, &asked);
 	print_message("fixed-window 20000, leases of 500, 4 agents: %u of %u\n", passed, asked);
 	assert_in_range(passed, 20000 - 4 * 500, 20000);
 	/* the rate brings 1000 a second for the time of the race, and each agent may hold a lease */
 	passed = race(
 		lab,
 		"request_limits:\n  - {name: b, match: {path: /a}, key: ip, rate: 1000/s, burst: "
-		"5000, lease: 500}\n",
+		"5000, lease: 500, on_store_failure: closed}\n",
 		1500, &asked);
 	print_message("token-bucket 5000 + 1000/s, leases of 500, 4 agents: %u of %u\n", passed,
 		      asked);
 	assert_in_range(passed, 5000, 5000 + 4000 + 4 * 500);
-	passed = race(lab, "request_limits:\n" FIXED("a", "10000000", ", lease: 1000"), 1500,
-		      &asked);
-	alone = race(lab, "request_limits:\n" FIXED("a", "10000000", ""), 1500, &asked);
+	passed = race(lab,
+		      "request_limits:\n" FIXED("a", "10000000",
+						", lease: 1000, on_store_failure: closed"),
+		      1500, &asked);
+	alone = race(lab, "request_limits:\n" FIXED("a", "10000000", ", on_store_failure: closed"),
+		     1500, &asked);
 	print_message("a hot key: %u admitted with leases, %u without: %.1f times\n", passed, alone,
 		      (double)passed / alone);
 	free(none);

@@ -149,32 +149,45 @@ static size_t sort_out(struct weir_l7_call *call, bool host, bool *ret_refused)
 	return local;
 }
 
-/* All that this host can judge, as one question to its store. */
+/* One part's layer at the end of @job. @y: may be in the same place. */
+static void add_local(struct weir_l7_call *call, struct weir_l7_job *job, struct weir_l7_part *p,
+		      const struct weir_store_layer *y)
+{
+	struct weir_store_layer *to = &job->layer[job->q.n];
+
+	if (to != y)
+		*to = *y;
+	if (!p->host && !make_local(call, p, to)) {
+		p->state = WEIR_L7_PART_NO_STORE;
+		job->q.peek |= !p->rule->monitor;
+		return;
+	}
+	p->layer = (unsigned)job->q.n++;
+	p->local = !p->host;
+	p->host = false;
+}
+
+/* All that this host can judge, as one question to its store: in the job that was not answered, unless somebody else has
+ * it. NULL: no memory.
+ */
 static struct weir_l7_job *local_job(struct weir_l7_call *call, bool refused)
 {
-	struct weir_l7_job *job = weir_l7_job_take(call->w, call->n);
+	struct weir_l7_job *old = call->job, *job = old;
 
+	if (old->busy || call->host)
+		job = weir_l7_job_take(call->w, call->use->rules->room);
 	if (!job)
 		return NULL;
 	job->call = call;
 	job->store = call->w->l7->local;
-	job->q.now_us = call->asked_us;
-	job->q.peek = call->peek || refused;
+	job->q = (struct weir_store_request){.layer = job->layer,
+					     .now_us = call->asked_us,
+					     .peek = call->peek || refused};
 	for (size_t i = 0; i < call->n; i++) {
 		struct weir_l7_part *p = &call->part[i];
-		struct weir_store_layer *y = &job->layer[job->q.n];
 
-		if (p->state != WEIR_L7_PART_LAYER)
-			continue;
-		*y = (p->host ? call->host : call->job)->layer[p->layer];
-		if (!p->host && !make_local(call, p, y)) {
-			p->state = WEIR_L7_PART_NO_STORE;
-			job->q.peek |= !p->rule->monitor;
-			continue;
-		}
-		p->layer = (unsigned)job->q.n++;
-		p->local = !p->host;
-		p->host = false;
+		if (p->state == WEIR_L7_PART_LAYER)
+			add_local(call, job, p, &(p->host ? call->host : old)->layer[p->layer]);
 	}
 	return job;
 }
@@ -188,9 +201,9 @@ void weir_l7_store_away(struct weir_l7_call *call)
 
 	if (n || merge)
 		job = local_job(call, refused);
-	if (old->busy)
+	if (old != job && old->busy)
 		weir_l7_job_late(old, call->use->rules, WEIR_L7_THEN_REFUND);
-	else
+	else if (old != job)
 		weir_l7_job_put(old);
 	if (merge && job) {
 		weir_l7_job_put(call->host);

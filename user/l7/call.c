@@ -6,6 +6,8 @@
 
 #include "user/l7/engine_int.h"
 
+#define DOWN_US 1000 /* a server that is away is not asked for again */
+
 /* --- the end of it ---- */
 
 static void finish(struct weir_l7_call *call)
@@ -148,13 +150,18 @@ static int set_timer(struct weir_l7_call *call)
 	return 0;
 }
 
-/* The fleet's secret is not known yet: what is counted without it would be counted nowhere. */
-static bool must_wait(const struct weir_l7_call *call)
+/* It need not be asked: the fleet's secret is not known yet (what is counted without it would be counted nowhere), or a
+ * moment ago it said at once that its server is away.
+ */
+static bool is_away(const struct weir_l7_call *call)
 {
-	const struct weir_l7 *l7 = call->w->l7;
+	const struct weir_l7_worker *w = call->w;
+	const struct weir_l7 *l7 = w->l7;
 
-	return l7->shared && call->job->store != l7->local &&
-	       !__atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED);
+	if (!l7->shared || call->job->store == l7->local)
+		return false;
+	return !__atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED) ||
+	       call->asked_us - w->down_us < DOWN_US;
 }
 
 static void put_question(struct weir_l7_call *call)
@@ -173,7 +180,7 @@ static void put_question(struct weir_l7_call *call)
 		weir_l7_host_look(call);
 	job = call->job;
 	store = job->store;
-	job->busy = job->q.n > 0 && !must_wait(call);
+	job->busy = job->q.n > 0 && !is_away(call);
 	if (!job->busy) {
 		job->r = job->q.n ? -EHOSTDOWN
 				  : 0; /* nothing: missing keys alone, or refused here */
@@ -191,6 +198,8 @@ static void put_question(struct weir_l7_call *call)
 		store->ops->decide(store, &job->q, on_store, job);
 	}
 	call->waiting = true;
+	if (!job->busy && job->r == -EHOSTDOWN && !is_away(call))
+		call->w->down_us = call->asked_us;
 	if (!job->busy)
 		conclude(call, job->r);
 	else if (set_timer(call) < 0)

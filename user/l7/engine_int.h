@@ -231,6 +231,7 @@ struct weir_l7_worker {
 	struct event_base *base;
 	struct event_base
 		*own_base; /* nobody turns it but questions; NULL: @base is the thread's */
+	__u64 down_us;	   /* when its store said that its server is away */
 	__u64 finished;	   /* questions, where own_base is waited on */
 	struct weir_store *store;
 	struct weir_store *own_store; /* the same, where it is this worker's */
