@@ -40,6 +40,8 @@ static struct {
 	size_t n_listen;
 	enum weir_mode mode;
 	bool made, opened, started;
+	unsigned char secret[32];
+	unsigned secrets, agents;
 	unsigned configures, sweeps;
 	struct weir_l7_stats stats;
 	struct weir_l7_limit_stats row[8];
@@ -110,6 +112,21 @@ int weir_l7_configure(struct weir_l7 *x, const struct weir_conf *conf, char **re
 	l7.configures++;
 	l7_take(conf);
 	return 0;
+}
+
+int weir_l7_set_secret(struct weir_l7 *e, const unsigned char *secret, struct weir_error *error)
+{
+	(void)e;
+	(void)error;
+	memcpy(l7.secret, secret, sizeof(l7.secret));
+	l7.secrets++;
+	return 0;
+}
+
+void weir_l7_set_agents(struct weir_l7 *e, unsigned n)
+{
+	(void)e;
+	l7.agents = n;
 }
 
 void weir_l7_set_mode(struct weir_l7 *x, enum weir_mode mode)

@@ -28,7 +28,8 @@ struct weir_client {
 	void *data;
 	void (*data_free)(void *data);
 	bool follows;
-	bool closing; /* once its output is written */
+	bool closing;		    /* once its output is written */
+	struct weir_client **waits; /* the owner's pointer to it: an answer is due */
 	char *follow_limit;
 	__u64 lost;
 };
@@ -185,6 +186,8 @@ static void client_free(struct weir_client *c)
 	if (c->next)
 		c->next->link = c->link;
 	c->admin->n_clients--;
+	if (c->waits)
+		*c->waits = NULL;
 	weir_client_set_data(c, NULL, NULL);
 	bufferevent_free(c->bev);
 	free(c->follow_limit);
@@ -282,7 +285,8 @@ static void answer(struct weir_client *c, const char *line, size_t n)
 		return;
 	}
 	reply = c->admin->fn(c->admin->arg, c, request);
-	send_json(c, reply);
+	if (!c->waits)
+		send_json(c, reply);
 }
 
 /* One line at a time: a client that does not read its answers gets no more of them. */
@@ -290,7 +294,7 @@ static void serve(struct weir_client *c)
 {
 	struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
 
-	while (!c->closing && evbuffer_get_length(out) <= WEIR_ADMIN_PUSH_MAX_BYTES) {
+	while (!c->closing && !c->waits && evbuffer_get_length(out) <= WEIR_ADMIN_PUSH_MAX_BYTES) {
 		_cleanup_free_ char *line = NULL;
 		size_t n = 0;
 
@@ -314,6 +318,19 @@ static void serve(struct weir_client *c)
 		c->line_since_ns = weir_clock_ns(CLOCK_MONOTONIC);
 }
 
+void weir_client_defer(struct weir_client *c, struct weir_client **waits)
+{
+	c->waits = waits;
+	*waits = c;
+}
+
+void weir_client_reply(struct weir_client *c, const json_t *reply)
+{
+	*c->waits = NULL;
+	c->waits = NULL;
+	send_json(c, reply);
+}
+
 static void on_read(struct bufferevent *bev, void *arg)
 {
 	(void)bev;
@@ -335,7 +352,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 	struct weir_client *c = arg;
 
 	/* A client that has sent all it had still reads the answers. */
-	if ((what & BEV_EVENT_EOF) && evbuffer_get_length(bufferevent_get_output(bev))) {
+	if ((what & BEV_EVENT_EOF) &&
+	    (c->waits || evbuffer_get_length(bufferevent_get_output(bev)))) {
 		c->closing = true;
 		return;
 	}

@@ -46,6 +46,11 @@ const char *weir_client_who(const struct weir_client *c);
 /* Something that lives as long as the connection; @free is called when it ends or is set anew. */
 void weir_client_set_data(struct weir_client *c, void *data, void (*free)(void *data));
 void *weir_client_data(const struct weir_client *c);
+/* The answer to this request comes later: @fn returns NULL then. *@waits becomes NULL when it was given, or when the client
+ * has left. Until then nothing more of the client is served.
+ */
+void weir_client_defer(struct weir_client *c, struct weir_client **waits);
+void weir_client_reply(struct weir_client *c, const json_t *reply);
 /* From now on the client gets what weir_admin_push sends; @limit NULL = all. */
 int weir_client_follow(struct weir_client *c, const char *limit);
 void weir_admin_push(struct weir_admin *a, const char *limit, const json_t *line);

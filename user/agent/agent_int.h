@@ -19,6 +19,7 @@
 #include "user/agent/state.h"
 #include "user/config/conf.h"
 #include "user/datapath/datapath.h"
+#include "user/fleet/fleet.h"
 #include "user/http/http.h"
 #include "user/l7/engine.h"
 
@@ -116,6 +117,13 @@ enum weir_escalation {
 };
 #define WEIR_ESCALATION_ORIGIN "escalation" /* of block entries: "escalation:RULE" */
 
+/* Limits that an agent has published; see pushed.c. */
+struct weir_pushed {
+	__u64 generation; /* 0: none */
+	char *text, *host, *who;
+	__s64 at_s;
+};
+
 struct weir_agent {
 	struct event_base *base;
 	struct event *signals[4], *tick, *rescan, *watch, *ring, *l7_events;
@@ -171,6 +179,20 @@ struct weir_agent {
 	bool unread;	       /* what the state file holds is not known */
 	__u64 store_again_ns;
 
+	struct weir_fleet *fleet; /* NULL: the store is embedded */
+	bool fleet_lists;	  /* entries by command are the fleet's */
+	bool fleet_quiet;	  /* a change of its lists is under way here */
+	bool fleet_stale;	  /* its last change is not in force here: fleet_error */
+	char fleet_error[256];
+	__u64 fleet_again_ns;
+	struct weir_book *held;	   /* the fleet's entries that do not act here: guarded, allowed */
+	struct weir_pushed pushed; /* limits of the store, in force or the last good ones */
+	struct weir_pushed *trial; /* those that are being put in force */
+	bool pulled;		   /* by command, until reload */
+	__u64 pushed_failed;	   /* generation that is wrong here */
+	char pushed_error[512];
+	struct weir_client *pusher; /* waits for the answer to its limit_push */
+
 	struct weir_meter meter;
 	struct weir_acting acting[WEIR_STATS_MAX]; /* of packet limits, by counter index */
 	struct weir_event_log *events;
@@ -188,6 +210,8 @@ int weir_agent_set_up_loop(struct weir_agent *a, struct weir_error *e);
 void weir_agent_tell(struct weir_agent *a, const struct weir_event_record *r);
 
 /* --- source.c ---- */
+/* Of a text: what agents compare. */
+void weir_source_digest(const struct weir_source *s, char ret[static 33]);
 void weir_source_done(struct weir_source *s);
 int weir_source_make(const char *path, const char *text, size_t n, __s64 read_s,
 		     struct weir_source *ret);
@@ -275,6 +299,9 @@ char *weir_agent_metrics(struct weir_agent *a, size_t *ret_n);
 char *weir_agent_page(void *agent, const char *path, unsigned *ret_status, size_t *ret_n);
 
 /* --- config.c ---- */
+/* Into the state file, as JSON; NULL: out of it. */
+void weir_agent_keep(struct weir_agent *a, const char *key, const json_t *value);
+json_t *weir_agent_recall(struct weir_agent *a, const char *key);
 /* Reads the file anew. @ret (may be NULL) gets "changes" and "problems". */
 int weir_agent_reload(struct weir_agent *a, __u64 confirm_ns, json_t *ret, struct weir_error *e);
 int weir_agent_confirm(struct weir_agent *a, struct weir_error *e);
@@ -366,6 +393,45 @@ int weir_agent_open_state(struct weir_agent *a, struct weir_error *e);
 bool weir_disk_refuses(int r);
 /* After a failure: tries to write all entries. */
 void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now);
+
+/* --- fleet.c ---- */
+/* After the state file is there; no server needs to be. What was made by command so far becomes the fleet's. */
+int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, struct weir_error *e);
+void weir_agent_close_fleet(struct weir_agent *a);
+/* What the fleet hashes keys with, as far as it is known, to an engine that was just made. */
+void weir_agent_give_secret(struct weir_agent *a);
+/* The fleet's entries into a->book, before it is in force. */
+int weir_agent_join_lists(struct weir_agent *a, struct weir_error *e);
+/* Which of its entries act here, anew: guards or the lists of the file are others. */
+void weir_agent_judge_fleet(struct weir_agent *a);
+void weir_agent_tick_fleet(struct weir_agent *a, const struct weir_now *now);
+/* The same as weir_list_origin_add and weir_agent_take_and_store, fleet-wide. */
+int weir_agent_fleet_add(struct weir_agent *a, const struct weir_list_origin *o,
+			 const struct weir_prefix *p, size_t n, json_t *reply,
+			 struct weir_error *e);
+int weir_agent_fleet_del(struct weir_agent *a, enum weir_list list, const struct weir_prefix *p,
+			 const char *origin, json_t *reply, size_t *ret_n, struct weir_error *e);
+/* --- fleet_json.c ---- */
+json_t *weir_agent_fleet_json(struct weir_agent *a);
+void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list);
+
+/* --- pushed.c ---- */
+void weir_pushed_done(struct weir_pushed *p);
+/* Do the store's limits count here? */
+bool weir_agent_uses_pushed(const struct weir_agent *a, const struct weir_conf *file);
+/* The file's text with the store's limits in place of its own: heap. */
+int weir_agent_compose(const struct weir_source *file, const struct weir_pushed *p, char **ret,
+		       size_t *ret_n, struct weir_error *e);
+/* Others were published. */
+void weir_agent_take_pushed(struct weir_agent *a, const struct weir_fleet_limits *l);
+/* Into the state file. */
+void weir_agent_keep_pushed(struct weir_agent *a);
+/* Of a former run; before the first load. */
+void weir_agent_restore_pushed(struct weir_agent *a);
+int weir_agent_pull(struct weir_agent *a, json_t *ret, struct weir_error *e);
+/* NULL: the answer comes later. */
+json_t *weir_agent_push(struct weir_agent *a, struct weir_client *c);
+void weir_agent_diff_pushed(struct weir_agent *a, json_t *reply);
 
 /* --- sweep.c ---- */
 int weir_agent_sweep_start(struct weir_agent *a);

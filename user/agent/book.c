@@ -57,6 +57,7 @@ static void entry_ref(const struct weir_book_entry *e)
 	(void)weir_shared_text_ref(e->name); /* the same pointers stay in the copy */
 	(void)weir_shared_text_ref(e->reason);
 	(void)weir_shared_text_ref(e->who);
+	(void)weir_shared_text_ref(e->host);
 }
 
 static void entry_done(struct weir_book_entry *e)
@@ -64,6 +65,7 @@ static void entry_done(struct weir_book_entry *e)
 	weir_shared_text_free(e->name);
 	weir_shared_text_free(e->reason);
 	weir_shared_text_free(e->who);
+	weir_shared_text_free(e->host);
 }
 
 struct weir_book *weir_book_new(void)
@@ -395,7 +397,7 @@ void weir_book_change_done(struct weir_book_change *c)
 static bool same_entry(const struct weir_book_entry *a, const struct weir_book_entry *b)
 {
 	return a->expires_s == b->expires_s && a->flags == b->flags && a->reason == b->reason &&
-	       a->who == b->who;
+	       a->who == b->who && a->fleet == b->fleet && a->host == b->host;
 }
 
 int weir_book_diff(const struct weir_book *from, const struct weir_book *to, enum weir_list list,

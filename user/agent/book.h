@@ -47,6 +47,8 @@ struct weir_book_entry {
 		*name; /* of the file, or of the origin ("command", "drop.netset") */
 	struct weir_shared_text *reason;
 	struct weir_shared_text *who;
+	bool fleet;		       /* the fleet's, kept by user/fleet */
+	struct weir_shared_text *host; /* where it was made; NULL: here */
 };
 
 /* Sorted by prefix, then origin, then name. */

@@ -208,6 +208,26 @@ static json_t *on_limit_diff(struct weir_agent *a, struct weir_client *c, const 
 	return reply ? reply : weir_reply_error(-EINVAL, e.text);
 }
 
+static json_t *on_limit_push(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	(void)request;
+	return weir_agent_push(a, c);
+}
+
+static json_t *on_limit_pull(struct weir_agent *a, struct weir_client *c, const json_t *request)
+{
+	json_t *reply = weir_reply_ok();
+	struct weir_error e = {};
+	int r = weir_agent_pull(a, reply, &e);
+
+	(void)request;
+	if (r == 0)
+		weir_log(WEIR_LOG_NOTICE, "limit-pull", "generation", "u",
+			 (unsigned long long)a->pushed.generation, "who", "s",
+			 c ? weir_client_who(c) : NULL, NULL);
+	return finish(reply, r, &e);
+}
+
 static json_t *on_mode(struct weir_agent *a, struct weir_client *c, const json_t *request)
 {
 	const char *mode = weir_json_text_of(request, "mode");
@@ -298,6 +318,7 @@ static const struct {
 	{"limit_diff", on_limit_diff},	 {"mode", on_mode},
 	{"reload", on_reload},		 {"confirm", on_confirm},
 	{"detach", on_detach},		 {"request", on_request},
+	{"limit_push", on_limit_push},	 {"limit_pull", on_limit_pull},
 };
 
 json_t *weir_agent_handle(void *agent, struct weir_client *client, const json_t *request)

@@ -12,7 +12,7 @@
 #include "user/base/log.h"
 #include "user/base/str.h"
 
-static void keep(struct weir_agent *a, const char *key, const json_t *value)
+void weir_agent_keep(struct weir_agent *a, const char *key, const json_t *value)
 {
 	_cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
 
@@ -24,7 +24,7 @@ static void keep(struct weir_agent *a, const char *key, const json_t *value)
 		 a->store_error, NULL);
 }
 
-static json_t *recall(struct weir_agent *a, const char *key)
+json_t *weir_agent_recall(struct weir_agent *a, const char *key)
 {
 	_cleanup_free_ char *text = NULL;
 
@@ -46,7 +46,7 @@ static void keep_mode(struct weir_agent *a)
 		weir_json_set_text(o, "why", a->mode.why);
 		weir_json_set_text(o, "who", a->mode.who);
 	}
-	keep(a, "mode", o);
+	weir_agent_keep(a, "mode", o);
 }
 
 static void keep_confirm(struct weir_agent *a)
@@ -60,7 +60,7 @@ static void keep_confirm(struct weir_agent *a)
 		weir_json_set_text(o, "path", a->confirm.previous.path);
 		weir_json_set_text(o, "text", a->confirm.previous.text);
 	}
-	keep(a, "confirm", o);
+	weir_agent_keep(a, "confirm", o);
 }
 
 /* The file content that was not confirmed, and the one in force instead. */
@@ -74,7 +74,7 @@ static void keep_refused(struct weir_agent *a)
 		weir_json_set_text(o, "text", a->source.text);
 		weir_json_set_u64(o, "when", (__u64)a->reverted_s);
 	}
-	keep(a, "refused", o);
+	weir_agent_keep(a, "refused", o);
 }
 
 void weir_agent_keep_settings(struct weir_agent *a)
@@ -83,6 +83,7 @@ void weir_agent_keep_settings(struct weir_agent *a)
 	keep_mode(a);
 	keep_confirm(a);
 	keep_refused(a);
+	weir_agent_keep_pushed(a);
 }
 
 static bool copy_text(char *to, size_t size, const char *from)
@@ -92,7 +93,7 @@ static bool copy_text(char *to, size_t size, const char *from)
 
 static void restore_mode(struct weir_agent *a, const struct weir_now *now)
 {
-	_cleanup_json_ json_t *o = recall(a, "mode");
+	_cleanup_json_ json_t *o = weir_agent_recall(a, "mode");
 	const char *mode = weir_json_text_of(o, "mode"), *back = weir_json_text_of(o, "back");
 
 	if (!mode)
@@ -130,12 +131,13 @@ static bool use_kept_text(struct weir_agent *a, const json_t *o)
 /* A reload that waited for `weir confirm` when the agent ended. */
 static void restore_confirm(struct weir_agent *a, const struct weir_now *now)
 {
-	_cleanup_json_ json_t *o = recall(a, "confirm"), *refused = recall(a, "refused");
+	_cleanup_json_ json_t *o = weir_agent_recall(a, "confirm"),
+			      *refused = weir_agent_recall(a, "refused");
 	const char *kind = weir_json_text_of(o, "kind"), *text = weir_json_text_of(o, "text");
 	__s64 until_s = (__s64)weir_json_u64_of(o, "until");
 
 	if (kind && !strcmp(kind, "run") && until_s <= now->wall_s) {
-		keep(a, "confirm", NULL);
+		weir_agent_keep(a, "confirm", NULL);
 		a->mode = (struct weir_mode_override){.set = true,
 						      .mode = WEIR_MODE_MONITOR,
 						      .since_s = until_s};
@@ -148,7 +150,7 @@ static void restore_confirm(struct weir_agent *a, const struct weir_now *now)
 			a->reverted_s = until_s;
 			keep_refused(a);
 		}
-		keep(a, "confirm", NULL);
+		weir_agent_keep(a, "confirm", NULL);
 	} else if (kind && text &&
 		   weir_source_make(weir_json_text_of(o, "path"), text, strlen(text), now->wall_s,
 				    &a->confirm.previous) == 0) {
@@ -159,7 +161,7 @@ static void restore_confirm(struct weir_agent *a, const struct weir_now *now)
 			(void)use_kept_text(
 				a, refused); /* without memory the file is used, as without this */
 		} else {
-			keep(a, "refused", NULL); /* the file has changed since */
+			weir_agent_keep(a, "refused", NULL); /* the file has changed since */
 		}
 	}
 	if (a->confirm.kind) {
@@ -173,6 +175,7 @@ void weir_agent_restore(struct weir_agent *a, const struct weir_now *now)
 {
 	restore_mode(a, now);
 	restore_confirm(a, now);
+	weir_agent_restore_pushed(a);
 }
 
 /* --- reload, confirm, mode ---- */
@@ -315,7 +318,10 @@ static void after_reload(struct weir_agent *a, struct weir_source *previous, __u
 int weir_agent_reload(struct weir_agent *a, __u64 confirm_ns, json_t *ret, struct weir_error *e)
 {
 	struct weir_source source = {}, previous = {};
+	bool pulled = a->pulled;
 	int r;
+
+	a->pulled = false;
 
 	weir_notify_reloading();
 	r = weir_source_read(a->source.path, &source, e);
@@ -330,6 +336,7 @@ int weir_agent_reload(struct weir_agent *a, __u64 confirm_ns, json_t *ret, struc
 			 a->source.path ? a->source.path : "built-in defaults", "generation", "u",
 			 (unsigned long long)weir_agent_generation(a), NULL);
 	} else {
+		a->pulled = pulled;
 		(void)weir_str_copy(a->last_error, sizeof(a->last_error),
 				    e->text); /* cut if long: the log has it all */
 		weir_log(WEIR_LOG_ERROR, "reload-failed", "why", "s", e->text, NULL);

@@ -241,5 +241,9 @@ const char *weir_describe_needs_restart(const struct weir_conf *from, const stru
 		return "xdp_mode";
 	if (from->packet_sources_bytes != to->packet_sources_bytes)
 		return "memory.packet_sources";
+	if (from->store.shared != to->store.shared)
+		return "store.url (from or to embedded)";
+	if (from->store.shared && from->store.fleet_lists != to->store.fleet_lists)
+		return "store.fleet.lists";
 	return NULL;
 }

@@ -209,10 +209,12 @@ static int add_block(struct weir_agent *a, const struct weir_l7_event *event,
 	o.reason = weir_shared_text_new(reason);
 	o.who = weir_shared_text_new("weir");
 	r = book && o.name ? weir_list_origin_add(book, &o, block) : -ENOMEM;
-	if (r == 0)
-		r = weir_agent_take_and_store(a, &book, reply, e);
-	else
+	if (r < 0)
 		(void)weir_error_set(e, r, "out of memory");
+	else if (a->fleet_lists)
+		r = weir_agent_fleet_add(a, &o, block, 1, NULL, e);
+	else
+		r = weir_agent_take_and_store(a, &book, reply, e);
 	weir_list_origin_done(&o);
 	return r;
 }

@@ -272,6 +272,7 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 		if (!weir_agent_wants_requests(a->conf))
 			weir_agent_stop_requests(a);
 		a->reloaded_s = weir_now().wall_s;
+		weir_agent_judge_fleet(a);
 	}
 	a->generation++;
 	a->applied_s = weir_now().wall_s;

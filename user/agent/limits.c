@@ -121,6 +121,10 @@ static int save_settings(struct weir_agent *a, const char *limit, const char *co
 		return weir_error_set(
 			e, -ENOENT,
 			"set until the agent ends, but not saved: it runs without a file");
+	if (weir_agent_uses_pushed(a, a->conf))
+		return weir_error_set(e, -EINVAL,
+				      "set until reload, but not saved: limits come from the store "
+				      "(change a file and weir limit push publishes it)");
 	r = weir_conf_save_limit_all(a->source.path, limit, pairs, n, e);
 	if (r < 0)
 		return weir_error_prefix(e, r, "set until reload, but not saved");
@@ -273,6 +277,7 @@ json_t *weir_agent_diff(struct weir_agent *a, struct weir_error *e)
 					    weir_json_text(line)); /* out of memory: not shown */
 	}
 	weir_json_set(reply, "overrides", overrides);
+	weir_agent_diff_pushed(a, reply);
 	if (l.problems)
 		weir_json_set(reply, "problems", json_incref(l.problems));
 	weir_loaded_done(&l);

@@ -94,6 +94,10 @@ json_t *weir_book_entry_json(const struct weir_agent *a, enum weir_list list,
 	weir_json_set_text(o, "who", e->who ? weir_shared_text_get(e->who) : NULL);
 	if (e->flags & WEIR_ENTRY_FORCE)
 		weir_json_set_bool(o, "force", true);
+	if (e->fleet) {
+		weir_json_set_bool(o, "fleet", true);
+		weir_json_set_text(o, "host", weir_shared_text_get(e->host));
+	}
 	return o;
 }
 
@@ -201,6 +205,25 @@ static const struct weir_book_entry *find_own(const struct weir_book *b, enum we
 	return NULL;
 }
 
+/* It may be held back here. */
+static const struct weir_book_entry *find_either(const struct weir_agent *a, enum weir_list list,
+						 const struct weir_prefix *p, const char *name)
+{
+	const struct weir_book_entry *e = find_own(a->book, list, p, name);
+
+	return e || !a->held ? e : find_own(a->held, list, p, name);
+}
+
+static void note_held(const struct weir_agent *a, enum weir_list list, const struct weir_prefix *p,
+		      json_t *reply)
+{
+	const struct weir_book_entry *e = NULL;
+
+	if (a->held && weir_book_find(a->held, list, p, &e))
+		weir_reply_note(reply,
+				"this host guards or allows it: it acts on the others alone");
+}
+
 /* --- add, del --------------------------------------------------------------------------------- */
 
 /* Says what a block of @p would do to guarded addresses; refuses what would only hit one. */
@@ -275,17 +298,20 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 	if (r == 0 && o.list == WEIR_LIST_BLOCK)
 		r = check_guard(a, &p, o.flags & WEIR_ENTRY_FORCE, reply, &e);
 	if (r == 0) {
-		old = find_own(a->book, o.list, &p, weir_shared_text_get(o.name));
+		old = find_either(a, o.list, &p, weir_shared_text_get(o.name));
 		had = old != NULL;
 		old_expires_s = old ? old->expires_s : 0;
 		r = weir_list_origin_add(book, &o, &p);
 	}
-	if (r == 0)
+	if (r == 0 && a->fleet_lists)
+		r = weir_agent_fleet_add(a, &o, &p, 1, reply, &e);
+	else if (r == 0)
 		r = weir_agent_take_and_store(a, &book, reply, &e);
 	if (r == 0) {
 		if (o.list == WEIR_LIST_BLOCK)
 			note_allows(a, &p, reply);
-		now = find_own(a->book, o.list, &p, weir_shared_text_get(o.name));
+		now = find_either(a, o.list, &p, weir_shared_text_get(o.name));
+		note_held(a, o.list, &p, reply);
 		weir_json_set(reply, "entry",
 			      now ? weir_book_entry_json(a, o.list, now) : json_null());
 		weir_json_set_bool(reply, "extended", had);
@@ -390,7 +416,9 @@ static json_t *del(struct weir_agent *a, struct weir_client *c, const json_t *re
 	}
 	if (r == 0 && text)
 		r = refuse_file_entry(a, w.list, &p, &e);
-	if (r == 0) {
+	if (r == 0 && a->fleet_lists) {
+		r = weir_agent_fleet_del(a, w.list, w.prefix, origin, reply, &n, &e);
+	} else if (r == 0) {
 		n = weir_book_remove(book, w.list, is_which, &w);
 		r = weir_agent_take_and_store(a, &book, reply, &e);
 	}
@@ -413,17 +441,25 @@ static json_t *show(struct weir_agent *a, const json_t *request)
 	json_t *reply, *entries;
 	struct weir_error e = {};
 	enum weir_list list;
+	size_t n, held;
 	int r = read_list(request, &list, &e);
 
 	if (r < 0)
 		return weir_reply_error(r, e.text);
 	reply = weir_reply_ok();
 	entries = json_array();
-	for (size_t i = offset; i < a->book->list[list].n && i - offset < SHOW_MAX; i++)
-		(void)json_array_append_new(entries,
-					    weir_book_entry_json(a, list,
-								 &a->book->list[list].item[i]));
-	weir_json_set_u64(reply, "total", a->book->list[list].n);
+	n = a->book->list[list].n;
+	held = a->held ? a->held->list[list].n : 0;
+	for (size_t i = offset; i < n + held && i - offset < SHOW_MAX; i++) {
+		json_t *o = weir_book_entry_json(a, list,
+						 i < n ? &a->book->list[list].item[i]
+						       : &a->held->list[list].item[i - n]);
+
+		if (i >= n)
+			weir_json_set_bool(o, "held", true);
+		(void)json_array_append_new(entries, o); /* no memory: not shown */
+	}
+	weir_json_set_u64(reply, "total", n + held);
 	weir_json_set(reply, "entries", entries);
 	return reply;
 }
@@ -435,11 +471,12 @@ json_t *weir_agent_lists_json(const struct weir_agent *a)
 	for (int l = 0; l < WEIR_LIST_MAX; l++) {
 		const struct weir_book_list *list = &a->book->list[l];
 		json_t *counts = json_object();
-		__u64 by[WEIR_ORIGIN_MAX] = {}, escalated = 0;
+		__u64 by[WEIR_ORIGIN_MAX] = {}, escalated = 0, fleet = 0;
 
 		for (size_t i = 0; i < list->n; i++) {
 			by[list->item[i].origin]++;
 			escalated += weir_is_escalation(&list->item[i]);
+			fleet += list->item[i].fleet;
 		}
 		weir_json_set_u64(counts, "total", list->n);
 		weir_json_set_u64(counts, "ipv4", weir_book_count(a->book, (enum weir_list)l, 4));
@@ -448,6 +485,8 @@ json_t *weir_agent_lists_json(const struct weir_agent *a)
 		for (int i = WEIR_ORIGIN_FILE; i < WEIR_ORIGIN_MAX; i++)
 			weir_json_set_u64(counts, weir_origin_name((enum weir_origin)i), by[i]);
 		weir_json_set_u64(counts, WEIR_ESCALATION_ORIGIN, escalated);
+		weir_json_set_u64(counts, "fleet", fleet);
+		weir_json_set_u64(counts, "held", a->held ? a->held->list[l].n : 0);
 		weir_json_set(o, weir_list_name((enum weir_list)l), counts);
 	}
 	return o;
@@ -465,7 +504,7 @@ static json_t *no_packet_layer(void)
 json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, const char *cmd,
 				const json_t *request)
 {
-	if (!a->dp && (!strncmp(cmd, "list_", 5) || !strncmp(cmd, "load_", 5)))
+	if (!a->dp && !a->fleet_lists && (!strncmp(cmd, "list_", 5) || !strncmp(cmd, "load_", 5)))
 		return no_packet_layer();
 	if (!strcmp(cmd, "list_add"))
 		return add(a, c, request);

@@ -123,7 +123,8 @@ json_t *weir_agent_load_commit(struct weir_agent *a, struct weir_client *c)
 		r = weir_list_origin_add(book, &s->origin, &s->item[i]);
 	if (r == 0) {
 		note_guarded(a, s, reply);
-		r = weir_agent_take_and_store(a, &book, reply, &e);
+		r = a->fleet_lists ? weir_agent_fleet_add(a, &s->origin, s->item, s->n, reply, &e)
+				   : weir_agent_take_and_store(a, &book, reply, &e);
 	}
 	if (r == 0) {
 		size_t added = a->book->list[s->origin.list].n - before;

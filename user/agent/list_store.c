@@ -23,7 +23,7 @@ static int store_change(void *arg, enum weir_list list, const struct weir_book_e
 		.flags = e->flags,
 	};
 
-	if (e->origin != WEIR_ORIGIN_COMMAND)
+	if (e->origin != WEIR_ORIGIN_COMMAND || e->fleet)
 		return 0;
 	return gone ? weir_state_del(a->state, list, &e->prefix, s.origin)
 		    : weir_state_put(a->state, &s);

@@ -203,7 +203,7 @@ static bool move_ends(struct weir_book *book, const struct weir_now *now, __s64 
 				e->created_s += step_s;
 			if (e->expires_s)
 				e->expires_s = weir_clock_to_wall(now, e->expires_ns);
-			moved = moved || e->origin == WEIR_ORIGIN_COMMAND;
+			moved = moved || (e->origin == WEIR_ORIGIN_COMMAND && !e->fleet);
 		}
 	return moved;
 }
@@ -393,6 +393,8 @@ int weir_agent_refresh_guards(struct weir_agent *a)
 	if (r < 0)
 		weir_log(WEIR_LOG_WARNING, "guard-failed", "why", "s",
 			 e.text[0] ? e.text : "out of memory", NULL);
+	else
+		weir_agent_judge_fleet(a);
 	return r;
 }
 

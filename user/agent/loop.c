@@ -47,6 +47,7 @@ void weir_agent_tick(struct weir_agent *a)
 	weir_agent_expire(a, &now);
 	weir_agent_reconcile(a, &now);
 	weir_agent_store_again(a, &now);
+	weir_agent_tick_fleet(a, &now);
 	if (a->admin)
 		weir_admin_tick(a->admin, now.mono_ns);
 	for (int i = 0; i < WEIR_SESSIONS_MAX; i++)

@@ -21,9 +21,10 @@ struct page {
 	size_t n_rows;
 	struct weir_table_use table[64];
 	int n_tables;
+	struct weir_fleet_status fleet;
 };
 
-enum layer { ANY, PACKETS, REQUESTS, SHARED };
+enum layer { ANY, PACKETS, REQUESTS, SHARED, FLEET };
 struct metric {
 	const char *name, *type, *labels, *help;
 	enum layer layer;
@@ -288,6 +289,64 @@ static void put_agents(struct page *p)
 	PUT(p, p->requests.agents);
 }
 
+/* --- the fleet ---- */
+
+static void put_fleet_state(struct page *p)
+{
+	for (int i = WEIR_FLEET_AWAY; i <= WEIR_FLEET_FOLLOWS; i++)
+		PUT(p, (int)p->fleet.state == i, "state",
+		    weir_fleet_state_name((enum weir_fleet_state)i));
+}
+
+static void put_fleet_lag(struct page *p)
+{
+	PUT(p, (double)p->fleet.lag_ms / 1000);
+}
+
+static void put_fleet_agents(struct page *p)
+{
+	PUT(p, weir_fleet_live_agents(p->a->fleet));
+}
+
+static void put_fleet_entries(struct page *p)
+{
+	__u64 held = p->a->held ? p->a->held->list[WEIR_LIST_BLOCK].n : 0;
+
+	PUT(p, p->fleet.entries > held ? p->fleet.entries - held : 0, "here", "in force");
+	PUT(p, held, "here", "held back");
+}
+
+static void put_fleet_waiting(struct page *p)
+{
+	PUT(p, p->fleet.waiting);
+}
+
+static void put_fleet_changes(struct page *p)
+{
+	PUT(p, p->fleet.changes, "way", "taken");
+	PUT(p, p->fleet.pushed, "way", "pushed");
+}
+
+static void put_fleet_restores(struct page *p)
+{
+	PUT(p, p->fleet.restores);
+}
+
+static void put_fleet_limits(struct page *p)
+{
+	struct weir_fleet_limits l;
+
+	weir_fleet_limits(p->a->fleet, &l);
+	PUT(p, l.generation, "which", "published");
+	PUT(p, weir_agent_uses_pushed(p->a, p->a->conf) ? p->a->pushed.generation : 0, "which",
+	    "in force");
+}
+
+static void put_fleet_limits_failed(struct page *p)
+{
+	PUT(p, p->a->pushed_failed ? 1 : 0);
+}
+
 static void put_blocks(struct page *p)
 {
 	static const char *const names[] = {"file", "list-file", "command", "escalation"};
@@ -488,6 +547,23 @@ static const struct metric metrics[] = {
 	  "agents that share the store, as last heard: while it is away each grants its part"),
 	M("fallback_active", "gauge", "limit", SHARED, put_fallback,
 	  "1: the limit is not counted in the store now, on_store_failure decides"),
+	M("fleet_state", "gauge", "state", FLEET, put_fleet_state,
+	  "1 at what this host does: away (the store does not answer), restores, reads, follows"),
+	M("fleet_lag_seconds", "gauge", "", FLEET, put_fleet_lag,
+	  "since this host was last known to have all changes of the fleet's lists"),
+	M("fleet_agents", "gauge", "", FLEET, put_fleet_agents, "agents seen within 10 s"),
+	M("fleet_entries", "gauge", "here", FLEET, put_fleet_entries,
+	  "entries of the fleet's lists; held back: this host guards or allows what they block"),
+	M("fleet_waiting", "gauge", "", FLEET, put_fleet_waiting,
+	  "changes of lists made here that are not in the store yet"),
+	M("fleet_changes_total", "counter", "way", FLEET, put_fleet_changes,
+	  "changes of lists taken from the store and pushed to it"),
+	M("fleet_restores_total", "counter", "", FLEET, put_fleet_restores,
+	  "times the store had lost entries and was told them again"),
+	M("fleet_limits_generation", "gauge", "which", FLEET, put_fleet_limits,
+	  "generation of limits published, and in force here (0: the file's)"),
+	M("fleet_limits_failed", "gauge", "", FLEET, put_fleet_limits_failed,
+	  "1: published limits are wrong here, and the last good ones are in force"),
 	M("table_used", "gauge", "table", ANY, put_table_used,
 	  "entries in use; request_bytes in bytes"),
 	M("table_size", "gauge", "table", ANY, put_table_size, "what fits"),
@@ -517,6 +593,7 @@ static bool has_layer(const struct weir_agent *a, enum layer l)
 {
 	return l == ANY || (l == PACKETS  ? a->dp != NULL
 			    : l == SHARED ? a->shared != NULL
+			    : l == FLEET  ? a->fleet != NULL
 					  : a->l7 != NULL);
 }
 
@@ -534,6 +611,8 @@ static void collect(struct page *p)
 		if (p->n_tables > (int)ARRAY_LEN(p->table))
 			p->n_tables = ARRAY_LEN(p->table);
 	}
+	if (a->fleet)
+		weir_fleet_status(a->fleet, &p->fleet);
 	if (!a->l7)
 		return;
 	weir_l7_stats(a->l7, &p->requests);
@@ -573,7 +652,8 @@ char *weir_agent_metrics(struct weir_agent *a, size_t *ret_n)
 
 void weir_metrics_print(FILE *f)
 {
-	static const char *const layers[] = {"both", "packets", "requests", "shared store"};
+	static const char *const layers[] = {"both", "packets", "requests", "shared store",
+					     "fleet"};
 
 	(void)fputs("| metric | type | labels | layer | |\n|---|---|---|---|---|\n", f);
 	for (size_t i = 0; i < ARRAY_LEN(metrics); i++)

@@ -15,6 +15,8 @@ const char *weir_agent_unready(struct weir_agent *a, char *buf, size_t size)
 		return "the agent starts or ends";
 	if (a->http && !a->http_started)
 		return "the listeners are not served yet";
+	if (a->fleet && weir_fleet_unready(a->fleet))
+		return weir_fleet_unready(a->fleet);
 	if (!a->dp)
 		return NULL;
 	n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX);

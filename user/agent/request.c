@@ -60,6 +60,7 @@ int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
 		weir_agent_stop_requests(a);
 		return r;
 	}
+	weir_agent_give_secret(a);
 	r = weir_l7_worker_new(a->l7, NULL, &a->asker);
 	why = weir_shared_why(a->shared);
 	if (r < 0)

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -247,6 +248,37 @@ static void put_overrides_on(const struct weir_agent *a, struct weir_loaded *l)
 	}
 }
 
+/* The file again, with the store's limits in place of its own. */
+static int load_pushed(struct weir_agent *a, const struct weir_source *source,
+		       struct weir_loaded *l, struct weir_error *e)
+{
+	const struct weir_pushed *p = a->trial ? a->trial : &a->pushed;
+	struct weir_conf_problems problems = {};
+	_cleanup_free_ char *text = NULL;
+	char name[160];
+	size_t n = 0;
+	int r = weir_agent_compose(source, p, &text, &n, e);
+
+	if (r < 0)
+		return r;
+	weir_conf_free(TAKE_PTR(l->conf));
+	(void)snprintf(name, sizeof(name), "limits of the store, generation %llu, in %.80s",
+		       (unsigned long long)p->generation,
+		       source->path ? source->path : "built-in defaults");
+	r = weir_conf_parse(source->path ? source->path : name, text, n, &l->conf, &problems);
+	take_problems(l, name, &problems);
+	return r;
+}
+
+void weir_source_digest(const struct weir_source *s, char ret[static 33])
+{
+	__u8 hash[16];
+
+	/* fails only for lengths that are none */
+	(void)crypto_generichash(hash, sizeof(hash), (const __u8 *)s->text, s->n, NULL, 0);
+	(void)sodium_bin2hex(ret, 33, hash, sizeof(hash));
+}
+
 int weir_agent_load(struct weir_agent *a, const struct weir_source *source, bool overrides,
 		    bool lists, struct weir_loaded *ret, struct weir_error *e)
 {
@@ -262,6 +294,8 @@ int weir_agent_load(struct weir_agent *a, const struct weir_source *source, bool
 	else
 		r = weir_conf_load(NULL, &l.conf, &problems);
 	take_problems(&l, name, &problems);
+	if (r == 0 && weir_agent_uses_pushed(a, l.conf))
+		r = load_pushed(a, source, &l, e);
 	if (r == 0)
 		r = use_only_interfaces(a, l.conf);
 	if (r == 0 && overrides)

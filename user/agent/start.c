@@ -161,8 +161,10 @@ static int take_over(struct weir_agent *a, const struct weir_agent_options *o,
 	struct weir_now now = weir_now();
 	int r;
 
-	if (!weir_agent_wants_packets(l->conf))
-		return weir_agent_put_in_force(a, l, true, e);
+	if (!weir_agent_wants_packets(l->conf)) {
+		r = weir_agent_join_lists(a, e);
+		return r < 0 ? r : weir_agent_put_in_force(a, l, true, e);
+	}
 	r = weir_datapath_open(l->conf, &a->dp, e);
 	if (r < 0)
 		return r;
@@ -174,6 +176,8 @@ static int take_over(struct weir_agent *a, const struct weir_agent_options *o,
 	r = weir_guard_watch(&a->watch_fd, e); /* before the scan, so that no change is missed */
 	if (r == 0)
 		r = weir_agent_scan_guards(a, a->book, 2000, e);
+	if (r == 0)
+		r = weir_agent_join_lists(a, e);
 	if (r == 0)
 		r = weir_agent_put_in_force(a, l, true, e);
 	return r;
@@ -216,6 +220,8 @@ static int start(struct weir_agent *a, const struct weir_agent_options *o, struc
 			a->mode = (struct weir_mode_override){};
 		r = weir_agent_load(a, &a->source, true, true, &l, e);
 	}
+	if (r == 0)
+		r = weir_agent_open_fleet(a, l.conf, e);
 	if (r == 0) /* a wrong address is known before anything is in force */
 		r = weir_agent_open_requests(a, l.conf, e);
 	if (r == 0)
@@ -276,6 +282,7 @@ void weir_agent_free(struct weir_agent *a)
 		return;
 	a->ready = false;
 	weir_agent_stop_requests(a); /* what is held is answered while all else is there */
+	weir_agent_close_fleet(a);
 	if (!a->admin && a->socket_path)
 		(void)unlink(a->socket_path); /* bound by us, never served */
 	weir_admin_free(a->admin);
@@ -299,6 +306,8 @@ void weir_agent_free(struct weir_agent *a)
 	for (size_t i = 0; a->only_interfaces && a->only_interfaces[i]; i++)
 		free(a->only_interfaces[i]);
 	free(a->only_interfaces);
+	weir_pushed_done(&a->pushed);
+	weir_book_free(a->held);
 	free(a->refused_text);
 	free(a->socket_path);
 	free(a->events);

@@ -288,6 +288,7 @@ static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
 
 	degraded_attachments(a, interfaces, list);
 	weir_agent_degraded_requests(a, list);
+	weir_agent_degraded_fleet(a, list);
 	if (a->refused_text)
 		say(list,
 		    "%s was not confirmed: the configuration before it is in force since %s (weir "
@@ -417,6 +418,8 @@ json_t *weir_agent_status(struct weir_agent *a)
 	weir_json_set(o, "tables", tables_json(a));
 	weir_json_set(o, "lists", weir_agent_lists_json(a));
 	weir_json_set(o, "losses", losses_json(a));
+	if (a->fleet)
+		weir_json_set(o, "fleet", weir_agent_fleet_json(a));
 	weir_json_set_text(o, "adoption",
 			   a->dp ? adoption_name(weir_datapath_adoption(a->dp)) : "none");
 	for (size_t i = 0; i < a->n_notes; i++)

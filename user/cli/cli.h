@@ -136,7 +136,11 @@ int weir_cmd_limit_set(const struct weir_args *a);
 int weir_cmd_limit_unset(const struct weir_args *a);
 int weir_cmd_limit_reset(const struct weir_args *a);
 int weir_cmd_limit_diff(const struct weir_args *a);
-int weir_cmd_limit_store(const struct weir_args *a);
+int weir_cmd_limit_push(const struct weir_args *a);
+int weir_cmd_limit_pull(const struct weir_args *a);
+/* Of `limit diff` and `status`; nothing without a fleet. */
+void weir_print_store_diff(const json_t *diff);
+void weir_print_fleet(const json_t *fleet);
 int weir_cmd_mode(const struct weir_args *a);
 int weir_cmd_reload(const struct weir_args *a);
 int weir_cmd_confirm(const struct weir_args *a);

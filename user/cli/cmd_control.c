@@ -136,16 +136,6 @@ int weir_cmd_detach(const struct weir_args *a)
 	return WEIR_EXIT_OK;
 }
 
-int weir_cmd_limit_store(const struct weir_args *a)
-{
-	return weir_fail(WEIR_EXIT_USAGE,
-			 "weir %s needs the shared store (Redis), which this version does not "
-			 "have: limits live in the "
-			 "configuration file of each host (weir limit set NAME KEY=VALUE --save, "
-			 "weir reload)",
-			 a->command->name);
-}
-
 int weir_cmd_version(const struct weir_args *a)
 {
 	(void)a;

@@ -175,7 +175,11 @@ int weir_cmd_limit_diff(const struct weir_args *a)
 		printf("reload would change: %s\n", json_string_value(line));
 	json_array_foreach(overrides, i, line)(void)
 		printf("overridden: %s\n", json_string_value(line));
+	weir_print_store_diff(reply);
 	if (!json_array_size(changes) && !json_array_size(overrides))
-		(void)printf("what is in force is what the file says\n");
+		(void)printf("what is in force is what the %s says\n",
+			     weir_json_u64_of(json_object_get(reply, "store"), "in_force")
+				     ? "store"
+				     : "file");
 	return WEIR_EXIT_OK;
 }

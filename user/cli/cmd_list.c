@@ -108,6 +108,13 @@ static void print_entry(const json_t *e)
 		(void)fputs(": ", stdout);
 		weir_say_clean(stdout, reason);
 	}
+	if (weir_json_text_of(e, "host")) {
+		(void)fputs(" [fleet, ", stdout);
+		weir_say_clean(stdout, weir_json_text_of(e, "host"));
+		(void)fputs("]", stdout);
+	}
+	if (weir_json_bool_of(e, "held"))
+		(void)fputs(" (not here: this host guards or allows it)", stdout);
 	if (weir_json_bool_of(e, "force"))
 		(void)fputs(" (by force)", stdout);
 	(void)fputc('\n', stdout);

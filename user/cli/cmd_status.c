@@ -362,6 +362,7 @@ int weir_cmd_status(const struct weir_args *a)
 		print_reasons(s, "would", "would be");
 		print_tables(s);
 	}
+	weir_print_fleet(json_object_get(s, "fleet"));
 	print_losses(s);
 	print_origin(s);
 	print_strings(s, "notes", "note        ");

@@ -322,7 +322,8 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "limit diff",
 		.usage = "",
-		.summary = "what a reload would change, and what is overridden by command",
+		.summary =
+			"what a reload and a pull would change, and what is overridden by command",
 		.options = json_only,
 		.talks = true,
 		.run = weir_cmd_limit_diff,
@@ -330,16 +331,29 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "limit push",
 		.usage = "",
-		.summary = "to the shared store, which this version does not have",
+		.summary = "publish the limits of this host's file for the fleet",
+		.detail =
+			"packet_limits, request_limits, plans, exempt, suspicious and escalate of "
+			"the "
+			"file as it is now, with the next generation; refused if somebody else has "
+			"published since this agent last heard. Agents with store: {fleet: "
+			"{limits_from: store}} put them in force in one step, or keep the last "
+			"good "
+			"ones and say so.",
 		.options = none,
-		.run = weir_cmd_limit_store,
+		.talks = true,
+		.run = weir_cmd_limit_push,
 	},
 	{
 		.name = "limit pull",
 		.usage = "",
-		.summary = "from the shared store, which this version does not have",
+		.summary = "put the published limits in force here, now",
+		.detail = "Until the next reload where limits_from is file; what limit set has "
+			  "changed "
+			  "stays on top.",
 		.options = none,
-		.run = weir_cmd_limit_store,
+		.talks = true,
+		.run = weir_cmd_limit_pull,
 	},
 	{
 		.name = "mode",

@@ -186,6 +186,12 @@ const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, si
 /* Would the same connections be made? */
 bool weir_conf_store_same(const struct weir_conf_store *a, const struct weir_conf_store *b);
 
+/* A text without (@ret_rest), and with nothing but (@ret_taken), these top-level settings; heap. What is in force by both
+ * together is what was in force by @text.
+ */
+int weir_conf_part(const char *text, size_t n, const char *const *names, size_t n_names,
+		   char **ret_taken, char **ret_rest, struct weir_error *e);
+
 /* One limit in a sentence; returns the length as snprintf. */
 int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n);
 /* What a configuration means, in words (`weir check`). */

@@ -815,6 +815,16 @@ int weir_fleet_each(struct weir_fleet *f, weir_fleet_each_fn *fn, void *arg)
 	return r;
 }
 
+void weir_fleet_host(const struct weir_fleet *f, char *buf, size_t size)
+{
+	(void)weir_str_copy(buf, size, f->host); /* cut if it does not fit */
+}
+
+bool weir_fleet_is_durable(const struct weir_fleet *f)
+{
+	return f->durable && !f->unsaved;
+}
+
 void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret)
 {
 	struct weir_redis_stats s;
@@ -823,7 +833,7 @@ void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret
 	*ret = (struct weir_fleet_status){
 		.state = f->state,
 		.since_s = f->since_s,
-		.durable = f->durable && !f->unsaved,
+		.durable = weir_fleet_is_durable(f),
 		.clock_known = f->clock_heard,
 		.clock_offset_ms = (__s64)weir_fleet_now_ms(f) - f->wall_ms(f->arg),
 		.gone = f->r.n_gone,

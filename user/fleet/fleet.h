@@ -139,6 +139,10 @@ __s64 weir_fleet_wall_s(const struct weir_fleet *f, __u64 at_ms);
 
 /* At least 1: this one. As last heard of while the store is away. */
 unsigned weir_fleet_live_agents(const struct weir_fleet *f);
+/* As the others see this host. */
+void weir_fleet_host(const struct weir_fleet *f, char *buf, size_t size);
+/* Is what weir_fleet_add was told on disk? */
+bool weir_fleet_is_durable(const struct weir_fleet *f);
 /* NULL: it is ready; else why not. */
 const char *weir_fleet_unready(const struct weir_fleet *f);
 /* The fleet's, or that of the file; false: not known yet. */
