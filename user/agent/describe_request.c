@@ -183,6 +183,8 @@ static void diff_limit(struct diff *d, const struct weir_conf_request *from,
 		say(d, "request limit %s: on_store_failure %s -> %s", a->name,
 		    weir_on_store_failure_name(a->on_store_failure),
 		    weir_on_store_failure_name(b->on_store_failure));
+	if (memcmp(a->lease, b->lease, sizeof(a->lease)) != 0)
+		say(d, "request limit %s: lease changed", a->name);
 	if (a->key.missing != b->key.missing)
 		say(d, "request limit %s: missing changed", a->name);
 	if (!same_identity(a, b))

@@ -154,6 +154,13 @@ static void print_memory(const struct weir_conf *c)
 /* What only the engine knows of the request layer's part: plans_file, and rules that cannot be built. */
 static size_t check_requests(const struct weir_conf *c, const char *name)
 {
+	const struct {
+		const char *key, *path;
+	} file[] = {{"store.password_file", c->store.password_file},
+		    {"store.key_secret_file", c->store.key_secret_file},
+		    {"store.tls.ca", c->store.tls_ca},
+		    {"store.tls.cert", c->store.tls_cert},
+		    {"store.tls.key", c->store.tls_key}};
 	_cleanup_(weir_l7_freep) struct weir_l7 *l7 = NULL;
 	struct weir_error e = {};
 	char text[512];
@@ -164,6 +171,13 @@ static size_t check_requests(const struct weir_conf *c, const char *name)
 		if (!token || access(token, R_OK) == 0)
 			continue;
 		(void)snprintf(text, sizeof(text), "token_file %.300s: %s", token, strerror(errno));
+		warn(name, text);
+	}
+	for (size_t i = 0; c->store.shared && i < ARRAY_LEN(file); i++) {
+		if (!file[i].path || access(file[i].path, R_OK) == 0)
+			continue;
+		(void)snprintf(text, sizeof(text), "%s %.300s: %s", file[i].key, file[i].path,
+			       strerror(errno));
 		warn(name, text);
 	}
 	if (!c->request.n_limit && !c->request.n_listener)
