@@ -47,6 +47,14 @@ bool weir_agent_uses_pushed(const struct weir_agent *a, const struct weir_conf *
 	       (a->pulled || file->store.limits_from == WEIR_LIMITS_FROM_STORE);
 }
 
+/* A document begins once. */
+static void hide_document_start(char *text)
+{
+	for (char *at = text; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+		if (!strncmp(at, "---", 3) && (at[3] == '\n' || at[3] == '\r' || !at[3]))
+			*at = '#';
+}
+
 int weir_agent_compose(const struct weir_source *file, const struct weir_pushed *p, char **ret,
 		       size_t *ret_n, struct weir_error *e)
 {
@@ -57,7 +65,10 @@ int weir_agent_compose(const struct weir_source *file, const struct weir_pushed 
 
 	if (r < 0)
 		return r;
-	n = asprintf(&text, "%s%s", rest, p->text);
+	hide_document_start(rest);
+	/* what was published goes first: its lines are those that a mistake is told of */
+	n = asprintf(&text, "%s%s%s", p->text,
+		     !p->text[0] || p->text[strlen(p->text) - 1] == '\n' ? "" : "\n", rest);
 	if (n < 0)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	*ret = text;

@@ -262,9 +262,8 @@ static int load_pushed(struct weir_agent *a, const struct weir_source *source,
 	if (r < 0)
 		return r;
 	weir_conf_free(TAKE_PTR(l->conf));
-	(void)snprintf(name, sizeof(name), "limits of the store, generation %llu, in %.80s",
-		       (unsigned long long)p->generation,
-		       source->path ? source->path : "built-in defaults");
+	(void)snprintf(name, sizeof(name), "limits of the store, generation %llu",
+		       (unsigned long long)p->generation);
 	r = weir_conf_parse(source->path ? source->path : name, text, n, &l->conf, &problems);
 	take_problems(l, name, &problems);
 	return r;
