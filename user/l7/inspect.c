@@ -10,6 +10,9 @@
 
 #include "user/l7/engine_int.h"
 
+#define SHOWN_METHODS                                                                              \
+	2 /* GET and POST, of a limit on any method; what is forgotten is forgotten of all */
+
 /* One key that can be made from what is known. */
 struct found {
 	const struct weir_rule *rule;
@@ -167,11 +170,15 @@ static int each_endpoint(struct search *s, const struct weir_rule *rule,
 static int each_method(struct search *s, const struct weir_rule *rule,
 		       const struct weir_key_choice *c)
 {
-	const struct weir_text usual[] = {weir_text_of("GET"), weir_text_of("POST")};
+	struct weir_text usual[WEIR_KEY_METHODS];
 	const struct weir_text *list = rule->match.n_method ? rule->match.method : usual;
-	size_t n = rule->match.n_method ? rule->match.n_method : ARRAY_LEN(usual);
+	size_t n = rule->match.n_method ? rule->match.n_method
+		   : s->own_only	? ARRAY_LEN(usual)
+					: SHOWN_METHODS;
 	int r = 0;
 
+	for (size_t i = 0; i < ARRAY_LEN(usual); i++)
+		usual[i] = weir_text_of(weir_key_methods[i]);
 	if (!has_part(c, WEIR_KEY_ENDPOINT) && !has_part(c, WEIR_KEY_METHOD))
 		n = 1;
 	for (size_t i = 0; r >= 0 && i < n; i++) {

@@ -133,16 +133,17 @@ static struct weir_text token(const struct weir_key_request *q)
 	return weir_text_trim((struct weir_text){t.p + 7, t.n - 7});
 }
 
+const char *const weir_key_methods[WEIR_KEY_METHODS] = {"GET",	   "POST",    "PUT",
+							"DELETE",  "OPTIONS", "PATCH",
+							"CONNECT", "TRACE",   "*"};
+
 static struct weir_text method(const struct weir_key_request *q)
 {
-	static const char *const known[] = {"GET",     "POST",	"PUT",	   "DELETE",
-					    "OPTIONS", "PATCH", "CONNECT", "TRACE"};
-
-	for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-		if (weir_text_equal(q->method, weir_text_of(known[i])))
+	for (size_t i = 0; i < WEIR_KEY_METHODS - 1; i++) {
+		if (weir_text_equal(q->method, weir_text_of(weir_key_methods[i])))
 			return q->method;
 	}
-	return weir_text_of("*");
+	return weir_text_of(weir_key_methods[WEIR_KEY_METHODS - 1]);
 }
 
 static struct weir_text named(const struct weir_key_request *q, const struct weir_key_part *part,

@@ -83,6 +83,10 @@ struct weir_key_context {
 	size_t n_api_key;
 };
 
+/* What `method` and `endpoint` tell apart; "*" is any other one. */
+#define WEIR_KEY_METHODS 9
+extern const char *const weir_key_methods[WEIR_KEY_METHODS];
+
 struct weir_key_request {
 	const struct weir_header_list *headers;
 	const struct weir_prefix *client; /* NULL: no address is known */

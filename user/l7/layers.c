@@ -186,7 +186,8 @@ static int add_part(struct weir_l7_call *call, const struct weir_rule *rule, uns
 	bool host = rule->host && call->w->l7->local;
 	const struct weir_l7_job *job = host ? call->host : call->job;
 
-	if (call->n == call->room)
+	if (call->n ==
+	    call->use->rules->room) /* that of the jobs; the call's may be of former rules */
 		return -E2BIG;
 	call->part[call->n++] = (struct weir_l7_part){.rule = rule,
 						      .numbers = &rule->numbers[plan],
