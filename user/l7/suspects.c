@@ -11,6 +11,8 @@
 #define SETS  8192
 #define WAYS  8
 #define LOCKS 64
+#define SET_BACK_US                                                                                \
+	5000000ull /* a clock so far behind was set: no time to come is known any more */
 
 struct suspect {
 	struct weir_prefix prefix;
@@ -22,6 +24,7 @@ struct weir_suspects {
 	__u64 count;	/* of places that are taken; atomic */
 	__u64 lens4;	/* prefix lengths that were ever added: bits; atomic */
 	__u64 lens6[3]; /* the same */
+	__u64 swept_us; /* the sweep's */
 	pthread_mutex_t lock[LOCKS];
 	struct suspect set[SETS][WAYS];
 };
@@ -159,13 +162,17 @@ void weir_suspects_drop(struct weir_suspects *s, const struct weir_prefix *addr)
 
 void weir_suspects_sweep(struct weir_suspects *s, __u64 now_us)
 {
+	bool set_back = now_us < s->swept_us && s->swept_us - now_us > SET_BACK_US;
+
+	s->swept_us = now_us;
 	if (!weir_suspects_count(s))
 		return;
 	for (unsigned k = 0; k < LOCKS; k++) {
 		pthread_mutex_lock(&s->lock[k]);
 		for (unsigned i = k; i < SETS; i += LOCKS) {
 			for (unsigned w = 0; w < WAYS; w++) {
-				if (!s->set[i][w].until_us || s->set[i][w].until_us > now_us)
+				if (!s->set[i][w].until_us ||
+				    (s->set[i][w].until_us > now_us && !set_back))
 					continue;
 				s->set[i][w].until_us = 0;
 				(void)__atomic_sub_fetch(&s->count, 1, __ATOMIC_RELAXED);

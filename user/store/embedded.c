@@ -11,6 +11,8 @@
 #define SHARDS		16
 #define SHARD_LEAST	64 /* entries */
 #define ENTRIES_MAX_MAX (1u << 30)
+#define SET_BACK_US                                                                                \
+	5000000ull /* a clock so far behind was set; threads and corrections stay below */
 
 struct embedded {
 	struct weir_store store;
@@ -588,6 +590,8 @@ static void sweep(struct weir_store *store, __u64 now_us, size_t most)
 		pthread_mutex_lock(&t->lock);
 		if (t->last_us < now_us)
 			t->last_us = now_us;
+		else if (t->last_us - now_us > SET_BACK_US)
+			weir_table_clear(t, now_us);
 		weir_table_tidy(t, t->last_us, n < t->made ? (__u32)n : t->made);
 		pthread_mutex_unlock(&t->lock);
 	}

@@ -117,7 +117,7 @@ struct weir_store_request {
 	struct weir_store_layer
 		*layer; /* the caller's until the callback; no limit and key twice */
 	size_t n;
-	__u64 now_us;  /* wall clock; a store never steps back behind an earlier one */
+	__u64 now_us;  /* wall clock; a store steps back behind an earlier one in its sweep only */
 	bool peek;     /* judge, charge nothing */
 	bool newest;   /* refund: tickets are not known; the newest charges are meant */
 	bool admitted; /* answer: by all enforcing layers */
@@ -151,7 +151,9 @@ struct weir_store_ops {
 	void (*reset)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
 		      void *data);
 	void (*stats)(struct weir_store *s, struct weir_store_stats *ret);
-	/* Drops idle states, looking at no more than about @most; called by a timer. */
+	/* Drops idle states, looking at no more than about @most; called by a timer. If the clock was set back (seconds
+	 * behind the latest time seen), all states of a store that has no clock of its own.
+	 */
 	void (*sweep)(struct weir_store *s, __u64 now_us, size_t most);
 	void (*free)(struct weir_store *s);
 };

@@ -138,6 +138,20 @@ static void drop_entry(struct weir_table *t, const struct weir_table_entry *e)
 	weir_table_drop(t, &key);
 }
 
+/* Its states are of a time that is yet to come: who was over a limit then would be refused until then. */
+void weir_table_clear(struct weir_table *t, __u64 now_us)
+{
+	for (__u32 i = 0; i < t->made; i++) {
+		const struct weir_table_entry *e = entry_at(t, i);
+
+		if (!e->used)
+			continue;
+		drop_entry(t, e);
+		t->idle_dropped++;
+	}
+	t->last_us = now_us;
+}
+
 static struct weir_table_entry *advance(struct weir_table *t)
 {
 	if (t->hand >= t->made)

@@ -67,6 +67,8 @@ struct weir_table_entry *weir_table_find(struct weir_table *t, const struct weir
 int weir_table_add(struct weir_table *t, const struct weir_table_key *key, __u64 now_us,
 		   struct weir_table_entry **ret);
 void weir_table_drop(struct weir_table *t, const struct weir_table_key *key);
+/* All entries go, and time begins at @now_us, earlier than what was seen. None is busy. */
+void weir_table_clear(struct weir_table *t, __u64 now_us);
 /* Room for @more times in a log of at most @limit; small steps, and back down when much is free. */
 int weir_table_log_room(struct weir_table *t, struct weir_table_entry *e, __u64 more, __u64 now_us,
 			__u64 limit);
