@@ -190,8 +190,6 @@ static void on_log(void *cls, const char *format, va_list ap)
 {
 	struct weir_http_port *p = cls;
 
-	if (getenv("MHDLOG"))
-		vfprintf(stderr, format, ap);
 	if (strncmp(format, "Error processing request", 24) == 0)
 		weir_http_count_refusal(&p->worker->counters, va_arg(ap, unsigned));
 	else if (strcmp(format, "%s\n") == 0 && strstr(va_arg(ap, const char *), "failed to"))
