@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the files of the hot store share: hot.c (requests), hot_denied.c (remembered refusals), hot_lease.c (leases). Not
+/* What the files of the hot store share: hot.c (requests), hot_take.c (those that leases pay
+ * for), hot_denied.c (remembered refusals), hot_lease.c (leases). Not
  * for others. All of it belongs to one thread.
  */
 #ifndef WEIR_USER_STORE_HOT_INT_H
@@ -85,5 +86,83 @@ static inline void weir_hot_id(const struct weir_store_layer *y, __u64 ret[stati
 	ret[0] ^= limit[0];
 	ret[1] ^= limit[1] + y->turn_now; /* who cannot wait is refused where others wait */
 }
+
+/* --- requests (hot.c) ---- */
+
+struct weir_hot {
+	struct weir_store store;
+	struct weir_store *inner;
+	struct weir_hot_agent *agent;
+	struct weir_hot_options o;
+	__u64 generation;
+	struct weir_hot_denied denied;
+	struct weir_hot_leases leases;
+	struct weir_hot_job *spare;
+	size_t n_spare;
+	struct event *timer; /* NULL: none */
+	bool timer_due;
+	__u64 now_us; /* of the last question */
+	struct weir_hot_stats n;
+};
+
+/* A layer that the inner store is asked about, or that a lease pays for. */
+struct weir_hot_piece {
+	unsigned i; /* in the caller's request */
+	unsigned lease_serial;
+	struct weir_hot_lease *lease; /* NULL: none */
+	__u64 extra;
+};
+
+struct weir_hot_job {
+	struct weir_hot *s;
+	struct weir_hot_job *next; /* spare */
+	struct weir_store_request *q;
+	weir_store_done_fn *done;
+	void *data;
+	struct weir_store_request part; /* for the inner store */
+	struct weir_hot_piece *piece;	/* of part's layers */
+	size_t n_held;
+	struct weir_hot_piece *held;   /* of layers that leases pay for, once all is admitted */
+	struct weir_store_limit limit; /* of what is given back */
+	size_t room;
+	struct weir_store_layer layer[];
+};
+
+/* Written by the thread that owns it, read by any. */
+static inline void weir_hot_count(__u64 *counter, __u64 n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static inline unsigned weir_hot_takers(const struct weir_hot *s)
+{
+	return __atomic_load_n(&s->agent->takers, __ATOMIC_RELAXED);
+}
+
+/* What was known under other limits is void. */
+void weir_hot_check_generation(struct weir_hot *s);
+struct weir_hot_job *weir_hot_job_new(struct weir_hot *s, size_t room);
+void weir_hot_job_free(struct weir_hot_job *j);
+/* Ends the job. */
+void weir_hot_answer(struct weir_hot_job *j, int r);
+/* Layer @i of the caller's is asked for, with @extra for later. */
+void weir_hot_add_piece(struct weir_hot_job *j, size_t i, struct weir_hot_lease *lease,
+			__u64 extra);
+/* The answers to the pieces. */
+void weir_hot_take_over(struct weir_hot_job *j);
+void weir_hot_remember(struct weir_hot *s, const struct weir_store_layer *y, __u64 now_us);
+/* As far as is known here: untouched. */
+void weir_hot_show_unknown(struct weir_store_layer *y);
+
+/* --- and leases (hot_take.c) ---- */
+
+bool weir_hot_can_lease(const struct weir_hot *s, const struct weir_store_layer *y);
+/* Enough is held here for it? */
+bool weir_hot_is_covered(struct weir_hot *s, const struct weir_store_layer *y);
+/* A request of which some limit has leases. */
+void weir_hot_ask(struct weir_hot *s, struct weir_store_request *q, weir_store_done_fn *done,
+		  void *data);
+/* What is not spent in time goes back. */
+void weir_hot_on_timer(int fd, short what, void *arg);
 
 #endif
