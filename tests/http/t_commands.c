@@ -9,7 +9,9 @@ static const char conf[] =
 		  "  - {name: login, match: {method: POST, path: /login}, key: ip, "
 		  "algorithm: sliding-window-log, limit: 2, window: 1h}\n"
 		  "  - {name: api, match: {path: /api/*}, key: {any: [api-key, user, ip]}, "
-		  "algorithm: fixed-window, limit: 5, window: 1d}\n";
+		  "algorithm: fixed-window, limit: 5, window: 1d}\n"
+		  "  - {name: all, match: {path: /all}, key: global, algorithm: fixed-window, "
+		  "limit: 2, window: 1h}\n";
 
 static int set_up(void **state)
 {
@@ -97,6 +99,11 @@ static void explain_tells_all_of_a_client(void **state)
 	says(a, agent_cmd(a, "explain", "--user", "eve"), 0, "api");
 	says(a, 0, 0, "weir limit reset api --user");
 	says(a, agent_cmd(a, "explain", "198.51.100.99"), 0, "198.51.100.99");
+	/* what is everybody's is not lifted for one; and the command that is told does lift it */
+	assert_int_equal(admitted(&w, "caddy", Q(.target = "/all", .ip = "198.51.100.6"), 4), 2);
+	says(a, agent_cmd(a, "explain", "198.51.100.6"), 0, "[weir limit reset all]");
+	says(a, agent_cmd(a, "limit", "reset", "all"), 0, "");
+	assert_int_equal(admitted(&w, "caddy", Q(.target = "/all", .ip = "198.51.100.6"), 4), 2);
 	web_close(&w);
 }
 

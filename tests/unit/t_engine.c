@@ -886,7 +886,9 @@ static void a_reset_forgets_one_client_or_all(void **state)
 	assert_int_equal(weir_l7_reset(e->w, "login", &key, &n, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "ip+endpoint"));
 	assert_int_equal(weir_l7_reset(e->w, "none", &key, &n, &error), -ENOENT);
-	assert_int_equal(weir_l7_reset(e->w, "all", &who, &n, &error), -EINVAL); /* everybody's */
+	assert_int_equal(weir_l7_reset(e->w, "all", &who, &n, &error), -EINVAL);
+	assert_non_null(
+		strstr(error.text, "key is global (everybody's: reset it without a client)"));
 	/* all of a limit, and of no other; again and again */
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(weir_l7_reset(e->w, "login", NULL, &n, &error), 0);

@@ -592,6 +592,33 @@ static void whoever_has_no_loop_waits_for_the_answer(void **state)
 	done(&f);
 }
 
+static void what_everybody_shares_is_reset_for_the_fleet(void **state)
+{
+	static const char conf[] = "request_limits:\n"
+				   "  - {name: g, match: {path: /g}, key: global, algorithm: "
+				   "fixed-window, limit: 3, window: 1h}\n"
+				   "  - {name: e, match: {path: /e, method: PUT}, key: endpoint, "
+				   "algorithm: fixed-window, limit: 3, window: 1h}\n"
+				   "  - {name: any, match: {path: /any}, key: endpoint, "
+				   "algorithm: fixed-window, limit: 3, window: 1h}\n";
+	struct weir_error error = {""};
+	struct fleet f;
+	size_t n = 9;
+
+	(void)state;
+	begin(&f, conf);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ALL(&f, 5, .target = "/g"), 3);
+		assert_int_equal(weir_l7_reset(f.e[i]->w, "g", NULL, &n, &error), 0);
+		assert_int_equal(ALL(&f, 5, .target = "/e", .method = "PUT"), 3);
+		assert_int_equal(weir_l7_reset(f.e[i]->w, "e", NULL, &n, &error), 0);
+	}
+	assert_int_equal(ALL(&f, 5, .target = "/any", .method = "TEAPOT"), 3);
+	assert_int_equal(weir_l7_reset(f.e[0]->w, "any", NULL, &n, &error), 0);
+	assert_int_equal(ALL(&f, 5, .target = "/any", .method = "TEAPOT"), 3);
+	done(&f);
+}
+
 static void states_of_one_address_say_so(void **state)
 {
 	static const __u8 none[WEIR_STORE_TAG_BYTES];
@@ -636,6 +663,7 @@ int main(void)
 		cmocka_unit_test(new_keys_are_counted_here_too),
 		cmocka_unit_test(a_failure_is_never_called_rate_limited),
 		cmocka_unit_test(whoever_has_no_loop_waits_for_the_answer),
+		cmocka_unit_test(what_everybody_shares_is_reset_for_the_fleet),
 		cmocka_unit_test(states_of_one_address_say_so),
 	};
 

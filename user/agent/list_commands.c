@@ -498,7 +498,7 @@ static json_t *no_packet_layer(void)
 	return weir_reply_error(-ENOENT,
 				"this agent has no packet layer (interfaces: []), so there is "
 				"nothing that a block or allow list acts on (exempt: in the "
-				"configuration spares requests, and a limit of 0 refuses them)");
+				"configuration spares requests)");
 }
 
 json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, const char *cmd,

@@ -402,7 +402,8 @@ static void on_view(void *arg, const struct weir_l7_view *view)
 	weir_json_set_u64(o, "remaining", s->remaining);
 	weir_json_set_u64(o, "reset_in_ms", (s->reset_after_ns + 999999) / 1000000);
 	weir_json_set_u64(o, "retry_in_ms", (s->retry_after_ns + 999999) / 1000000);
-	(void)snprintf(lift, sizeof(lift), "weir limit reset %s%s", view->limit, v->q->by);
+	(void)snprintf(lift, sizeof(lift), "weir limit reset %s%s", view->limit,
+		       view->everybodys ? "" : v->q->by);
 	weir_json_set_text(o, "lift", lift);
 	(void)json_array_append_new(v->list, o); /* out of memory: not shown */
 }

@@ -210,6 +210,7 @@ struct weir_l7_view {
 	char key[256]; /* in words: "ip", "ip, endpoint POST /api/auth/login" */
 	const struct weir_answer_limit *state; /* outcome: of a request of cost 1 now */
 	enum weir_mode mode;
+	bool everybodys; /* no part of @key is the client's: only a reset of the whole limit lifts it */
 };
 typedef void weir_l7_view_fn(void *arg, const struct weir_l7_view *view);
 int weir_l7_inspect(struct weir_l7_worker *w, const struct weir_l7_who *who, const char *limit,

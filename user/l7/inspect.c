@@ -18,6 +18,7 @@ struct found {
 	const struct weir_rule *rule;
 	const struct weir_key *key;
 	const char *words;
+	bool everybodys; /* no part of it is the client's */
 };
 typedef int found_fn(void *arg, const struct found *f);
 
@@ -25,7 +26,8 @@ struct search {
 	struct weir_l7_worker *w;
 	const struct weir_rules *rules;
 	const struct weir_l7_who *who;
-	bool own_only; /* keys that hold a part of @who */
+	bool own_only;	  /* keys that hold a part of @who */
+	bool all_methods; /* not only the usual ones */
 	struct weir_l7_asked asked;
 	struct weir_l7_query query;
 	struct weir_header_list headers; /* none */
@@ -84,6 +86,15 @@ static bool is_known(const struct search *s, const struct weir_key_choice *c)
 		own = true;
 	}
 	return own || !s->own_only;
+}
+
+static bool is_everybodys(const struct weir_key_choice *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (c->part[i].kind != WEIR_KEY_ENDPOINT && c->part[i].kind != WEIR_KEY_METHOD &&
+		    c->part[i].kind != WEIR_KEY_GLOBAL)
+			return false;
+	return true;
 }
 
 static bool has_part(const struct weir_key_choice *c, enum weir_key_kind kind)
@@ -147,7 +158,7 @@ static int one_key(struct search *s, const struct weir_rule *rule, const struct 
 		return r == -EIO ? r : 0;
 	put_words(s, c, words, sizeof(words));
 	s->n++;
-	return s->fn(s->arg, &(struct found){rule, &key, words});
+	return s->fn(s->arg, &(struct found){rule, &key, words, is_everybodys(c)});
 }
 
 /* Every endpoint of one method. */
@@ -173,7 +184,7 @@ static int each_method(struct search *s, const struct weir_rule *rule,
 	struct weir_text usual[WEIR_KEY_METHODS];
 	const struct weir_text *list = rule->match.n_method ? rule->match.method : usual;
 	size_t n = rule->match.n_method ? rule->match.n_method
-		   : s->own_only	? ARRAY_LEN(usual)
+		   : s->all_methods	? ARRAY_LEN(usual)
 					: SHOWN_METHODS;
 	int r = 0;
 
@@ -324,6 +335,7 @@ static int show(void *arg, const struct found *f)
 	struct weir_store_layer layer;
 	struct weir_l7_view view = {.limit = f->rule->name,
 				    .state = &state,
+				    .everybodys = f->everybodys,
 				    .mode = f->rule->monitor ? WEIR_MODE_MONITOR
 							     : WEIR_MODE_ENFORCE};
 	int r;
@@ -386,22 +398,43 @@ static int forget(void *arg, const struct found *f)
 	return r;
 }
 
-static int reset_client(struct weir_l7_worker *w, const struct weir_rules *rules, const char *limit,
-			const struct weir_l7_who *who, size_t *ret_n, struct weir_error *e)
+static bool is_for_everybody(const struct weir_rule *rule)
 {
-	struct search s = {.w = w, .rules = rules, .who = who, .own_only = true, .fn = forget};
+	for (size_t i = 0; i < rule->key->n; i++)
+		if (!is_everybodys(&rule->key->choice[i]))
+			return false;
+	return true;
+}
+
+/* @who without any part: the states of a limit that counts all clients together. */
+static int reset_client(struct weir_l7_worker *w, const struct weir_rules *rules, const char *limit,
+			const struct weir_l7_who *who, bool own_only, size_t *ret_n,
+			struct weir_error *e)
+{
+	struct search s = {.w = w,
+			   .rules = rules,
+			   .who = who,
+			   .own_only = own_only,
+			   .all_methods = true,
+			   .fn = forget};
 	struct forget g = {.s = &s};
+	const char *key;
 	int r;
 
 	s.arg = &g;
 	r = search(&s, limit);
 	if (r < 0)
 		return weir_error_set(e, r, "the store does not answer: %s", strerror(-r));
-	if (!s.n && limit)
+	if (!s.n && limit) {
+		key = weir_rules_find(rules, limit)->conf->key_text;
 		return weir_error_set(e, -EINVAL,
-				      "limit '%s' does not count by what was given (its key is "
-				      "%s; without a client the whole limit is reset)",
-				      limit, weir_rules_find(rules, limit)->conf->key_text);
+				      "limit '%s' does not count by what was given, its key is "
+				      "%.*s%s",
+				      limit, (int)strcspn(key, "/"), key,
+				      is_for_everybody(weir_rules_find(rules, limit))
+					      ? " (everybody's: reset it without a client)"
+					      : "");
+	}
 	if (who->ip)
 		weir_offences_forget(&w->l7->offences, rules, who->ip, weir_l7_now_us(w->l7));
 	*ret_n = g.n;
@@ -450,6 +483,7 @@ int weir_l7_reset(struct weir_l7_worker *w, const char *limit, const struct weir
 		  size_t *ret_n, struct weir_error *e)
 {
 	const struct weir_rules *rules = weir_l7_worker_rules(w);
+	size_t n;
 	int r;
 
 	if (!rules)
@@ -457,10 +491,14 @@ int weir_l7_reset(struct weir_l7_worker *w, const char *limit, const struct weir
 	if (limit && !weir_rules_find(rules, limit))
 		return weir_error_set(e, -ENOENT, "there is no request limit named '%s'", limit);
 	if (who)
-		return reset_client(w, rules, limit, who, ret_n, e);
-	r = refuse_fleet(w->l7, rules, limit, e);
-	if (r >= 0)
-		r = reset_all(w->l7, limit, e);
+		return reset_client(w, rules, limit, who, true, ret_n, e);
+	if (w->l7->shared && limit && is_for_everybody(weir_rules_find(rules, limit))) {
+		r = reset_client(w, rules, limit, &(struct weir_l7_who){0}, false, &n, e);
+	} else {
+		r = refuse_fleet(w->l7, rules, limit, e);
+		if (r >= 0)
+			r = reset_all(w->l7, limit, e);
+	}
 	if (r >= 0)
 		*ret_n = 0;
 	return r;
