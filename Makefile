@@ -136,7 +136,7 @@ $(B)/weir-bench: $(B)/tests/bench/bench.o $(B)/libtest.a $(B)/libweir.a
 $(B)/weir-bench-redis: $(B)/tests/redis/bench.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
 $(B)/weir-bench-l7: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/l7*.c)) $(B)/libtest.a $(B)/libweir.a
-	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
+	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
 $(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a

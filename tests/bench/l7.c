@@ -16,22 +16,19 @@
 
 #include <jansson.h>
 
+#include "tests/bench/l7.h"
 #include "tests/bench/l7_load.h"
+#include "tests/bench/l7_redis.h"
 #include "tests/bench/l7_servers.h"
 #include "tests/bench/l7_servers_int.h"
 #include "tests/lib/run.h"
 #include "user/base/cleanup.h"
 #include "user/base/str.h"
 
-#define ROUNDS_MAX	 25
-#define CONNECTIONS	 64
-#define ADDRESSES	 10000
-#define WARM_NS		 (100 * MS_NS)
 #define OPEN_RATE	 20000
 #define IDLE_CONNECTIONS 2000
 #define CLIENTS		 400000 /* of the memory figure: their two states fit in the default of a million */
 #define FILES		 (IDLE_CONNECTIONS + 4096)
-#define MS_NS		 UINT64_C(1000000)
 
 /* Bars of the project. */
 #define BAR_BARE   0.6
@@ -99,6 +96,7 @@ struct bench {
 	struct server server[CASES];
 	bool there[CASES];
 	struct figures all[CASES];
+	struct shared_bench *shared; /* NULL: not measured */
 	int rounds;
 	uint64_t round_ns;
 	uint64_t store_entries, store_bytes; /* 0: not known */
@@ -112,8 +110,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Median over the rounds, as it is or as a ratio to @base, where both were measured; 0: nowhere. */
-static double median(const double *of, const double *base, int rounds)
+double bench_median(const double *of, const double *base, int rounds)
 {
 	double v[ROUNDS_MAX];
 	int n = 0;
@@ -127,7 +124,7 @@ static double median(const double *of, const double *base, int rounds)
 
 /* --- measuring ----------------------------------------------------------------------------- */
 
-static int complain(const char *name, int r, const char *err)
+int bench_complain(const char *name, int r, const char *err)
 {
 	fprintf(stderr, "\nweir-bench-l7: %s: %s\n", name, *err ? err : strerror(-r));
 	return r;
@@ -145,7 +142,7 @@ static int check_answers(const struct bench_case *c, const struct load_result *r
 		       "%" PRIu64 " answers, %" PRIu64 " allowed, %" PRIu64 " refused, %" PRIu64
 		       " others: nothing is measured",
 		       result->answers, result->allowed, result->refused, result->other);
-	return complain(c->name, -EIO, text);
+	return bench_complain(c->name, -EIO, text);
 }
 
 /* Every address once or more, so that states, caches and pools are as in use. */
@@ -160,10 +157,10 @@ static int warm_up(struct bench *b, int i)
 	int r = load_open(b->server[i].port, CONNECTIONS, err, &l);
 
 	if (r < 0)
-		return complain(cases[i].name, r, err);
+		return bench_complain(cases[i].name, r, err);
 	r = load_run(l, &plan, &result);
 	load_close(l);
-	return r < 0 ? complain(cases[i].name, r, err) : 0;
+	return r < 0 ? bench_complain(cases[i].name, r, err) : 0;
 }
 
 /* One case of one round: as fast as it goes, then at the fixed rate. */
@@ -187,7 +184,7 @@ static int measure(struct bench *b, int i, int round)
 	int r = load_open(b->server[i].port, CONNECTIONS, err, &l);
 
 	if (r < 0)
-		return complain(cases[i].name, r, err);
+		return bench_complain(cases[i].name, r, err);
 	r = load_run(l, &warm, &result);
 	cpu_ns = server_cpu_ns(&b->server[i]);
 	if (!r)
@@ -209,7 +206,7 @@ static int measure(struct bench *b, int i, int round)
 		f->p999_us[round] = (double)load_quantile_ns(&result.latency, 0.999) / 1e3;
 	}
 	load_close(l);
-	return r < 0 && *err ? complain(cases[i].name, r, err) : r;
+	return r < 0 && *err ? bench_complain(cases[i].name, r, err) : r;
 }
 
 /* How much the agent grows by clients it has not seen, and then by connections that have asked once and keep quiet (in
@@ -230,21 +227,21 @@ static int measure_memory(struct bench *b)
 	int r = load_open(s->port, CONNECTIONS, err, &l);
 
 	if (r < 0)
-		return complain("weir, clients", r, err);
+		return bench_complain("weir, clients", r, err);
 	r = load_run(l, &clients, &result);
 	b->client_bytes = ((double)server_rss_bytes(s) - (double)rss) / (double)clients.requests;
 	load_close(l);
 	if (r < 0)
-		return complain("weir, clients", r, err);
+		return bench_complain("weir, clients", r, err);
 	(void)server_weir_store(s, &b->store_entries, &b->store_bytes);
 	rss = server_rss_bytes(s);
 	r = load_open(s->port, IDLE_CONNECTIONS, err, &l);
 	if (r < 0)
-		return complain("weir, idle connections", r, err);
+		return bench_complain("weir, idle connections", r, err);
 	r = load_run(l, &idle, &result);
 	b->connection_bytes = ((double)server_rss_bytes(s) - (double)rss) / IDLE_CONNECTIONS;
 	load_close(l);
-	return r < 0 ? complain("weir, idle connections", r, err)
+	return r < 0 ? bench_complain("weir, idle connections", r, err)
 		     : check_answers(&cases[WEIR], &result);
 }
 
@@ -259,21 +256,22 @@ static void print_table(const struct bench *b)
 	for (int i = 0; i < CASES; i++) {
 		const struct figures *f = &b->all[i], *bare = &b->all[BARE];
 
-		if (median(f->per_s, NULL, n) <= 0)
+		if (bench_median(f->per_s, NULL, n) <= 0)
 			continue;
 		printf("%-22s%10.0f%8.2f%12.2f%8.2f  %s%s\n", cases[i].name,
-		       median(f->per_s, NULL, n), median(f->per_s, bare->per_s, n),
-		       median(f->cpu_us, NULL, n), median(f->cpu_us, bare->cpu_us, n),
+		       bench_median(f->per_s, NULL, n), bench_median(f->per_s, bare->per_s, n),
+		       bench_median(f->cpu_us, NULL, n), bench_median(f->cpu_us, bare->cpu_us, n),
 		       cases[i].what,
-		       median(f->busy, NULL, n) < 0.9 ? " (did not fill its core)" : "");
+		       bench_median(f->busy, NULL, n) < 0.9 ? " (did not fill its core)" : "");
 	}
 	printf("\n%-22s%10s%10s%10s   us, at %d checks/s, from when each was due\n", "latency",
 	       "p50", "p99", "p99.9", OPEN_RATE);
 	for (int i = 0; i < CASES; i++)
-		if (median(b->all[i].p50_us, NULL, n) > 0)
+		if (bench_median(b->all[i].p50_us, NULL, n) > 0)
 			printf("%-22s%10.0f%10.0f%10.0f\n", cases[i].name,
-			       median(b->all[i].p50_us, NULL, n), median(b->all[i].p99_us, NULL, n),
-			       median(b->all[i].p999_us, NULL, n));
+			       bench_median(b->all[i].p50_us, NULL, n),
+			       bench_median(b->all[i].p99_us, NULL, n),
+			       bench_median(b->all[i].p999_us, NULL, n));
 	if (b->client_bytes > 0) {
 		printf("\nmemory of weir: %.0f bytes for each of %d clients with two limits",
 		       b->client_bytes, CLIENTS);
@@ -283,6 +281,8 @@ static void print_table(const struct bench *b)
 		printf(", %.0f bytes for an idle connection\n", b->connection_bytes);
 	}
 	printf("\n");
+	if (b->shared)
+		shared_print(b->shared, n);
 }
 
 static json_t *case_json(const struct bench *b, int i)
@@ -291,42 +291,11 @@ static json_t *case_json(const struct bench *b, int i)
 	int n = b->rounds;
 
 	return json_pack("{s:s,s:f,s:f,s:f,s:f,s:f}", "case", cases[i].name, "checks_per_s",
-			 median(f->per_s, NULL, n), "ratio", median(f->per_s, bare->per_s, n),
-			 "cpu_us", median(f->cpu_us, NULL, n), "cpu_ratio",
-			 median(f->cpu_us, bare->cpu_us, n), "busy", median(f->busy, NULL, n));
-}
-
-static int write_json(const char *path, const struct bench *b)
-{
-	json_t *out = json_array();
-	int n = b->rounds, r = 0;
-
-	for (int i = 0; i < CASES; i++) {
-		const struct figures *f = &b->all[i];
-
-		if (median(f->per_s, NULL, n) > 0)
-			json_array_append_new(out, case_json(b, i));
-		if (median(f->p50_us, NULL, n) > 0)
-			json_array_append_new(out, json_pack("{s:s,s:s,s:i,s:f,s:f,s:f}", "case",
-							     cases[i].name, "what", "latency",
-							     "checks_per_s", OPEN_RATE, "p50_us",
-							     median(f->p50_us, NULL, n), "p99_us",
-							     median(f->p99_us, NULL, n), "p999_us",
-							     median(f->p999_us, NULL, n)));
-	}
-	if (b->client_bytes > 0)
-		json_array_append_new(out, json_pack("{s:s,s:s,s:i,s:f,s:I,s:I,s:f}", "case",
-						     "weir", "what", "memory", "clients", CLIENTS,
-						     "client_bytes", b->client_bytes,
-						     "store_entries", (json_int_t)b->store_entries,
-						     "store_bytes", (json_int_t)b->store_bytes,
-						     "idle_connection_bytes", b->connection_bytes));
-	if (json_dump_file(out, path, JSON_INDENT(2) | JSON_REAL_PRECISION(5))) {
-		fprintf(stderr, "weir-bench-l7: cannot write %s: %s\n", path, strerror(errno));
-		r = -EIO;
-	}
-	json_decref(out);
-	return r;
+			 bench_median(f->per_s, NULL, n), "ratio",
+			 bench_median(f->per_s, bare->per_s, n), "cpu_us",
+			 bench_median(f->cpu_us, NULL, n), "cpu_ratio",
+			 bench_median(f->cpu_us, bare->cpu_us, n), "busy",
+			 bench_median(f->busy, NULL, n));
 }
 
 /* What weir reaches of @i: by rate or by processor time, whichever is more. The core's other users take from a rate what
@@ -335,8 +304,8 @@ static int write_json(const char *path, const struct bench *b)
 static double reach(const struct bench *b, int i)
 {
 	const struct figures *weir = &b->all[WEIR], *other = &b->all[i];
-	double rate = median(weir->per_s, other->per_s, b->rounds),
-	       time = median(other->cpu_us, weir->cpu_us, b->rounds);
+	double rate = bench_median(weir->per_s, other->per_s, b->rounds),
+	       time = bench_median(other->cpu_us, weir->cpu_us, b->rounds);
 
 	return rate > time ? rate : time;
 }
@@ -350,7 +319,55 @@ static double quiet_p99_us(const struct bench *b)
 	for (int i = 0; i < b->rounds; i++)
 		if (b->all[BARE].p99_us[i] * 1e3 < (double)BAR_P99_NS)
 			v[n++] = b->all[WEIR].p99_us[i];
-	return n < 3 ? 0 : median(v, NULL, n);
+	return n < 3 ? 0 : bench_median(v, NULL, n);
+}
+
+/* What is judged, null where it is not. */
+static json_t *bars_json(const struct bench *b)
+{
+	double bare = reach(b, BARE), nginx = reach(b, NGINX), p99_us = quiet_p99_us(b);
+
+	return json_pack("{s:s,s:s,s:o,s:o,s:b,s:o}", "case", "weir", "what", "bars", "of_bare",
+			 bare > 0 ? json_real(bare) : json_null(), "of_nginx",
+			 nginx > 0 ? json_real(nginx) : json_null(), "p99_judged", p99_us > 0,
+			 "p99_us", p99_us > 0 ? json_real(p99_us) : json_null());
+}
+
+static int write_json(const char *path, const struct bench *b)
+{
+	json_t *out = json_array();
+	int n = b->rounds, r = 0;
+
+	for (int i = 0; i < CASES; i++) {
+		const struct figures *f = &b->all[i];
+
+		if (bench_median(f->per_s, NULL, n) > 0)
+			json_array_append_new(out, case_json(b, i));
+		if (bench_median(f->p50_us, NULL, n) > 0)
+			json_array_append_new(out,
+					      json_pack("{s:s,s:s,s:i,s:f,s:f,s:f}", "case",
+							cases[i].name, "what", "latency",
+							"checks_per_s", OPEN_RATE, "p50_us",
+							bench_median(f->p50_us, NULL, n), "p99_us",
+							bench_median(f->p99_us, NULL, n), "p999_us",
+							bench_median(f->p999_us, NULL, n)));
+	}
+	if (b->client_bytes > 0)
+		json_array_append_new(out, json_pack("{s:s,s:s,s:i,s:f,s:I,s:I,s:f}", "case",
+						     "weir", "what", "memory", "clients", CLIENTS,
+						     "client_bytes", b->client_bytes,
+						     "store_entries", (json_int_t)b->store_entries,
+						     "store_bytes", (json_int_t)b->store_bytes,
+						     "idle_connection_bytes", b->connection_bytes));
+	if (b->shared)
+		shared_json(b->shared, n, out);
+	json_array_append_new(out, bars_json(b));
+	if (json_dump_file(out, path, JSON_INDENT(2) | JSON_REAL_PRECISION(5))) {
+		fprintf(stderr, "weir-bench-l7: cannot write %s: %s\n", path, strerror(errno));
+		r = -EIO;
+	}
+	json_decref(out);
+	return r;
 }
 
 /* Returns how many bars are missed. A peer that is not there sets none. */
@@ -374,19 +391,22 @@ static int judge(const struct bench *b)
 		       OPEN_RATE, bar_us);
 		missed++;
 	}
-	if (!p99_us)
-		printf("p99 is not judged: this machine is too busy for a bare answer to have one "
-		       "under %" PRIu64 " us\n",
-		       bar_us);
-	if (missed)
-		return missed;
-	printf("all bars met: weir reaches %.2f of a bare answer (bar %.1f)", bare, BAR_BARE);
+	if (b->shared)
+		missed += shared_judge(b->shared, b->rounds);
+	printf("%s: weir reaches %.2f of a bare answer (bar %.1f)",
+	       missed ? "bars are missed" : "all bars met", bare, BAR_BARE);
 	if (b->there[NGINX])
 		printf(", %.2f of nginx limit_req (bar %.1f)", nginx, BAR_NGINX);
 	if (p99_us > 0)
 		printf(", p99 %.0f us (bar %" PRIu64 ")", p99_us, bar_us);
+	else
+		printf(", p99 not judged (this machine is too busy for a bare answer to have one "
+		       "under %" PRIu64 " us)",
+		       bar_us);
+	if (b->shared)
+		shared_say(b->shared, b->rounds);
 	printf("\n");
-	return 0;
+	return missed;
 }
 
 /* --- the run ------------------------------------------------------------------------------- */
@@ -408,11 +428,31 @@ static int start_all(struct bench *b, const char *only)
 			continue;
 		}
 		if (r < 0)
-			(void)complain(cases[i].name, r, err);
+			(void)bench_complain(cases[i].name, r, err);
 		else
 			r = warm_up(b, i);
 		b->there[i] = !r;
 		failed += r < 0;
+	}
+	return failed;
+}
+
+static void say_case(const struct bench *b, int round, const char *name, bool tty)
+{
+	if (tty)
+		printf("\r\033[Kround %d of %d: %s", round + 1, b->rounds, name);
+	(void)fflush(stdout);
+}
+
+static int run_shared(struct bench *b, int round, bool tty)
+{
+	const char *name = NULL;
+	int failed = 0;
+
+	for (int i = 0; b->shared && (!i || name); i++) {
+		failed += shared_measure(b->shared, i, round, &name);
+		if (name)
+			say_case(b, round, name, tty);
 	}
 	return failed;
 }
@@ -427,18 +467,18 @@ static int run_rounds(struct bench *b)
 		for (int i = 0; i < CASES; i++) {
 			if (!b->there[i])
 				continue;
-			if (tty)
-				printf("\r\033[Kround %d of %d: %s", round + 1, b->rounds,
-				       cases[i].name);
-			(void)fflush(stdout);
+			say_case(b, round, cases[i].name, tty);
 			failed += measure(b, i, round) < 0;
 		}
+		failed += run_shared(b, round, tty);
 	}
 	if (tty)
 		printf("\r\033[K%s", b->there[WEIR] ? "memory" : "");
 	(void)fflush(stdout);
 	if (b->there[WEIR])
 		failed += measure_memory(b) < 0;
+	if (b->shared)
+		failed += shared_measure_over(b->shared);
 	if (tty)
 		printf("\r\033[K");
 	return failed;
@@ -449,6 +489,7 @@ static void usage(void)
 	puts("usage: weir-bench-l7 [--rounds N] [--ms N] [--only CASE] [--build DIR] [--json FILE] "
 	     "[--no-bars]\n"
 	     "\n"
+	     "--only redis: all cases with limits in Redis.\n"
 	     "Checks per second of one worker, processor time and latency of a check, and memory.\n"
 	     "--ms: how long a case runs in a round. Needs no privilege.\n"
 	     "Exit status: 0 all bars met, 1 a bar missed or something not measured.");
@@ -463,6 +504,8 @@ static int run(struct bench *b, const char *only, const char *json, bool bars)
 	       "rounds of %" PRIu64 " ms\n",
 	       CONNECTIONS, ADDRESSES, b->rounds, b->round_ns / MS_NS);
 	failed = start_all(b, only);
+	if (!failed && (!only || !strcmp(only, "redis")))
+		failed = shared_open(&b->place, b->round_ns, &b->shared);
 	if (!failed) {
 		failed = run_rounds(b);
 		print_table(b);
@@ -473,6 +516,7 @@ static int run(struct bench *b, const char *only, const char *json, bool bars)
 		failed++;
 	if (bars && !only && !failed)
 		failed += judge(b);
+	shared_close(b->shared);
 	return failed;
 }
 

@@ -3,6 +3,7 @@
  * on the client's address of X-Forwarded-For, wide enough to admit everything. See l7_servers.h.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -75,12 +76,10 @@ int server_nginx(const struct server_place *at, const char *config, char err[SER
 	return 0;
 }
 
+/* Two limiters, made by what stands in front of it. */
 static const char node_script[] =
 	"const http = require('http');\n"
-	"const { RateLimiterMemory } = require('rate-limiter-flexible');\n"
-	"const wide = { points: 1e9, duration: 60 };\n"
-	"const address = new RateLimiterMemory({ ...wide, keyPrefix: 'address' });\n"
-	"const page = new RateLimiterMemory({ ...wide, keyPrefix: 'page' });\n"
+	"const address = limiter('address'), page = limiter('page');\n"
 	"const server = http.createServer((q, s) => {\n"
 	"	const ip = q.headers['x-forwarded-for'];\n"
 	"	Promise.all([address.consume(ip), page.consume(ip + q.url)]).then((r) => {\n"
@@ -91,34 +90,53 @@ static const char node_script[] =
 	"	}, () => { s.statusCode = 429; s.end('no'); });\n"
 	"});\n"
 	"server.listen(0, '127.0.0.1', () => console.log('port ' + server.address().port));\n";
+static const char node_memory[] =
+	"const { RateLimiterMemory } = require('rate-limiter-flexible');\n"
+	"const wide = { points: 1e9, duration: 60 };\n"
+	"const limiter = (n) => new RateLimiterMemory({ ...wide, keyPrefix: n });\n";
+static const char node_redis[] =
+	"const { RateLimiterRedis } = require('rate-limiter-flexible');\n"
+	"const Redis = require('ioredis');\n"
+	"const storeClient = new Redis('%s');\n"
+	"const wide = { points: 1e9, duration: 60 };\n"
+	"const limiter = (n) => new RateLimiterRedis({ ...wide, keyPrefix: n, storeClient });\n";
 
-int server_node(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
-		struct server *ret)
+static bool has_package(const struct server_place *at, const char *name)
 {
-	char modules[SERVER_PATH_BYTES], package[SERVER_PATH_BYTES + 32], path[SERVER_PATH_BYTES];
+	char path[SERVER_PATH_BYTES + 64];
+
+	(void)snprintf(path, sizeof(path), "%s/peers/node_modules/%s", at->build, name);
+	return access(path, R_OK) == 0;
+}
+
+/* @name: of its files; @head: what makes its limiters. */
+static int start_node(const struct server_place *at, const char *name, const char *head,
+		      char err[SERVER_ERR_BYTES], struct server *ret)
+{
+	char modules[SERVER_PATH_BYTES], path[SERVER_PATH_BYTES], text[4096], log[64];
 	_cleanup_free_ char *real = NULL;
 	struct server s = {};
 	uint64_t port;
 	int r;
 
-	(void)config;
 	(void)snprintf(modules, sizeof(modules), "%s/peers/node_modules", at->build);
-	(void)snprintf(package, sizeof(package), "%s/rate-limiter-flexible", modules);
 	real = realpath(modules, NULL);
-	if (access(package, R_OK) < 0 || !real)
+	if (!real || !has_package(at, "rate-limiter-flexible"))
 		return SERVER_ABSENT;
-	r = bench_write(at, "peer.js", node_script, err, path);
+	(void)snprintf(text, sizeof(text), "%s%s", head, node_script);
+	(void)snprintf(log, sizeof(log), "%s.log", name);
+	r = bench_write(at, name, text, err, path);
 	if (r < 0)
 		return r;
 	if (setenv("NODE_PATH", real, 1) < 0)
 		return -errno;
-	r = bench_start(at, "node.log", (const char *const[]){"node", path, NULL}, err, &s.pid);
+	r = bench_start(at, log, (const char *const[]){"node", path, NULL}, err, &s.pid);
 	(void)unsetenv("NODE_PATH"); /* cannot fail with a good name */
 	if (r == -ENOENT)
 		return SERVER_ABSENT;
 	if (r < 0)
 		return r;
-	r = bench_await(at, "node.log", "port ", &s, err, &port);
+	r = bench_await(at, log, "port ", &s, err, &port);
 	if (r < 0) {
 		server_stop(&s);
 		return r;
@@ -126,4 +144,22 @@ int server_node(const struct server_place *at, const char *config, char err[SERV
 	s.port = (uint16_t)port;
 	*ret = s;
 	return 0;
+}
+
+int server_node(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
+		struct server *ret)
+{
+	(void)config;
+	return start_node(at, "peer.js", node_memory, err, ret);
+}
+
+int server_node_redis(const struct server_place *at, const char *config, char err[SERVER_ERR_BYTES],
+		      struct server *ret)
+{
+	char head[1024];
+
+	if (!has_package(at, "ioredis"))
+		return SERVER_ABSENT;
+	(void)snprintf(head, sizeof(head), node_redis, config);
+	return start_node(at, "peer-redis.js", head, err, ret);
 }

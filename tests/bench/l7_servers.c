@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -207,6 +208,15 @@ uint64_t server_cpu_ns(const struct server *s)
 	if (s->pid <= 0 || clock_getcpuclockid(s->pid, &clock) || clock_gettime(clock, &t) < 0)
 		return 0;
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+uint64_t bench_children_ns(void)
+{
+	struct rusage u;
+
+	(void)getrusage(RUSAGE_CHILDREN, &u);
+	return ((uint64_t)u.ru_utime.tv_sec + (uint64_t)u.ru_stime.tv_sec) * 1000000000ULL +
+	       ((uint64_t)u.ru_utime.tv_usec + (uint64_t)u.ru_stime.tv_usec) * 1000ULL;
 }
 
 uint64_t server_rss_bytes(const struct server *s)

@@ -27,10 +27,11 @@ struct server_place {
 /* Each returns 0, SERVER_ABSENT or -errno; the last two with a sentence in @err. End them with server_stop. */
 typedef int server_start_fn(const struct server_place *at, const char *config,
 			    char err[SERVER_ERR_BYTES], struct server *ret);
-server_start_fn server_bare;  /* libmicrohttpd alone; no configuration */
-server_start_fn server_nginx; /* limit_req with two zones; no configuration */
-server_start_fn server_node;  /* rate-limiter-flexible, in memory; no configuration */
-server_start_fn server_weir;  /* @config: see agent_start; asked at its listener for Caddy */
+server_start_fn server_bare;	   /* libmicrohttpd alone; no configuration */
+server_start_fn server_nginx;	   /* limit_req with two zones; no configuration */
+server_start_fn server_node;	   /* rate-limiter-flexible, in memory; no configuration */
+server_start_fn server_node_redis; /* the same in Redis; @config: its Unix socket */
+server_start_fn server_weir;	   /* @config: see agent_start; asked at its listener for Caddy */
 void server_stop(struct server *s);
 
 /* Processor time of all its threads until now, and memory in use; 0 if it is gone. */

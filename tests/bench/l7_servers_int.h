@@ -23,6 +23,8 @@ int bench_write(const struct server_place *at, const char *name, const char *tex
 /* Starts @argv on its processor, with its output in DIR/NAME. */
 int bench_start(const struct server_place *at, const char *name, const char *const argv[],
 		char err[SERVER_ERR_BYTES], pid_t *ret);
+/* Processor time of all children that have ended. */
+uint64_t bench_children_ns(void);
 /* Waits until DIR/NAME has @label, and reads the number behind it; or until the port accepts. Both give up on a server
  * that has ended, and then say what is in DIR/NAME.
  */

@@ -4,14 +4,11 @@
  * microseconds a decision of the agent's side and of Redis. `build/weir-bench-redis [--seconds N] [--rounds N] [--json FILE]`
  */
 #include <getopt.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "lib/run.h"
+#include "lib/redis_bench.h"
 #include "redis/fixture.h"
 #include "user/base/str.h"
-#include "user/redis/redis_int.h"
 
 #define CLIENTS 100000
 
@@ -124,93 +121,20 @@ static void run_store(struct bench *b, struct row *w, unsigned round, unsigned s
 	b->f.s = NULL;
 }
 
-/* The script with its second argument written into it: redis-benchmark cannot pass a zero byte. Returns its digest. */
-static void load_script(struct bench *b, const struct weir_redis_text *blob, char *ret_sha,
-			size_t size)
-{
-	static char text[1 << 16];
-	const char *from = "ARGV[2]", *at = strstr(weir_redis_script, "blob = KEYS, ARGV[2]");
-	size_t n;
-	redisReply *reply;
-
-	at = at ? strstr(at, from) : weir_redis_script;
-	n = (size_t)snprintf(text, sizeof(text), "%.*s'", (int)(at - weir_redis_script),
-			     weir_redis_script);
-	for (size_t i = 0; i < blob->n && n < sizeof(text); i++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "\\%03u",
-				      (unsigned char)blob->at[i]);
-	if (n < sizeof(text))
-		(void)snprintf(text + n, sizeof(text) - n, "'%s", at + strlen(from));
-	reply = redis_do(b->c, "SCRIPT LOAD %s", text);
-	(void)snprintf(ret_sha, size, "%s", reply->str);
-	freeReplyObject(reply);
-}
-
-/* The last figure; those before are of the run so far. */
-static double last_rate(const char *out)
-{
-	static const char words[] = " requests per second";
-	const char *at = strstr(out, words);
-
-	for (const char *next = at; next; next = strstr(next + 1, words))
-		at = next;
-	while (at && at > out && at[-1] != ' ')
-		at--;
-	return at ? strtod(at, NULL) : 0;
-}
-
 static void run_benchmark(struct bench *b, struct row *w, unsigned round, unsigned seconds)
 {
-	struct weir_store_layer y[3];
-	struct weir_store_request q = {.layer = y, .n = w->layers};
-	struct weir_redis_pack p = {.prefix = "weir:"};
-	char out[8192] = "", sha[48], count[24], layers[8], keys[3][64];
-	const char *argv[32] = {redis_program("redis-benchmark"),
-				"-s",
-				b->f.r.sock,
-				"-P",
-				"16",
-				"-c",
-				"50",
-				"-r",
-				"100000",
-				"-q",
-				"-n",
-				count,
-				"EVALSHA",
-				sha,
-				layers};
-	double own, redis, n = 100000.0 * seconds;
-	int fd = memfd_create("out", MFD_CLOEXEC);
-	size_t k = 15;
-	off_t end;
-	pid_t pid;
+	struct redis_bench rb = {.r = &b->f.r, .layers = w->layers, .clients = CLIENTS};
+	__u64 n = 100000ull * seconds;
+	double own, redis;
 
-	for (unsigned i = 0; i < w->layers; i++) {
-		y[i] = request_layer(&b->limit[i], 1, 1);
-		(void)snprintf(keys[i], sizeof(keys[i]),
-			       "weir:1:benchmark%u__:{abcd}__rand_int__0123456789", i);
-		argv[k++] = keys[i];
-	}
-	argv[k++] = "0";
-	weir_redis_pack_begin(&p);
-	if (weir_redis_pack_add(&p, &q, (1ull << w->layers) - 1, WEIR_REDIS_DECIDE) < 0)
+	if (redis_bench_load(&rb, b->c, b->limit) < 0)
 		return;
-	load_script(b, &p.blob, sha, sizeof(sha));
-	weir_redis_pack_done(&p);
-	(void)snprintf(count, sizeof(count), "%.0f", n);
-	(void)snprintf(layers, sizeof(layers), "%u", w->layers);
 	own = cpu_us(RUSAGE_CHILDREN);
 	redis = redis_cpu_us(b);
-	if (run_start(0, fd, argv, &pid) < 0 || run_wait(pid, 60000) != 0)
+	if (redis_bench_run(&rb, n, &w->rate[round]) < 0)
 		(void)fprintf(stderr, "redis-benchmark failed\n");
-	end = lseek(fd, 0, SEEK_END);
-	if (pread(fd, out, sizeof(out) - 1, end > 4000 ? end - 4000 : 0) < 0)
-		out[0] = '\0';
-	(void)close(fd);
-	w->rate[round] = last_rate(out);
-	w->own_us[round] = (cpu_us(RUSAGE_CHILDREN) - own) / n;
-	w->redis_us[round] = (redis_cpu_us(b) - redis) / n;
+	w->own_us[round] = (cpu_us(RUSAGE_CHILDREN) - own) / (double)n;
+	w->redis_us[round] = (redis_cpu_us(b) - redis) / (double)n;
 }
 
 static int by_number(const void *a, const void *b)
