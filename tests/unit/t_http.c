@@ -631,6 +631,35 @@ static void a_client_that_leaves_while_it_is_held_gives_its_place_back(void **st
 	assert_int_equal(lab.l7.freed, 0);
 }
 
+/* Few clients that wait in many queues must not take the connections of all others. */
+static void half_of_the_connections_never_wait(void **state)
+{
+	struct web w[5];
+	struct web_reply r;
+
+	(void)state;
+	lab.conf.request.threads = 1;
+	lab.conf.request.connections = 8;
+	start_direct();
+	lab.l7.wait_us = 60000000;
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(web_open(&w[i], lab_where(&lab, 0)), 0);
+		assert_int_equal(web_say(&w[i], CHECK), 0);
+		assert_true(wait_for(lab_stats(&lab).held == i + 1, 5000));
+		assert_true(double_seen(&lab.l7)->may_wait);
+	}
+	lab.l7.wait_us = 0;
+	assert_int_equal(web_open(&w[4], lab_where(&lab, 0)), 0);
+	assert_int_equal(web_ask(&w[4], &r, CHECK), 0);
+	assert_false(double_seen(&lab.l7)->may_wait);
+	web_close(&w[0]);
+	assert_true(wait_for(lab_stats(&lab).held == 3, 5000));
+	assert_int_equal(web_ask(&w[4], &r, CHECK), 0);
+	assert_true(double_seen(&lab.l7)->may_wait);
+	for (int i = 1; i < 5; i++)
+		web_close(&w[i]);
+}
+
 static void stopping_answers_what_is_held(void **state)
 {
 	struct web w[20];
@@ -1076,6 +1105,7 @@ int main(int argc, char **argv)
 		T(held_answers_leave_at_their_rate_and_never_early),
 		T(others_are_answered_while_one_is_held),
 		T(a_client_that_leaves_while_it_is_held_gives_its_place_back),
+		T(half_of_the_connections_never_wait),
 		T(stopping_answers_what_is_held),
 		T(stopping_takes_a_second_at_most),
 		T(a_question_that_ends_later_is_answered_then),

@@ -121,6 +121,8 @@ void weir_http_worker_conn_gone(struct weir_http_worker *w, struct weir_http_con
 /* Releases @c at c->due_ns. -ENOMEM. */
 int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c);
 void weir_http_worker_unhold(struct weir_http_worker *w, struct weir_http_conn *c);
+/* Is there a connection to spare for one more that waits? */
+bool weir_http_worker_may_hold(const struct weir_http_worker *w);
 /* The worker's scratch: header lines of the request that is being read. */
 struct weir_http_lines *weir_http_worker_lines(struct weir_http_worker *w);
 

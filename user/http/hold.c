@@ -72,6 +72,16 @@ int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c)
 	return 0;
 }
 
+/* Who waits has a connection all the time: where queues are many, few clients could take them all. So half of them (a
+ * worker's share of it) is kept for answers that are not held; over it, no place in a queue is given to wait at.
+ */
+bool weir_http_worker_may_hold(const struct weir_http_worker *w)
+{
+	__u64 held = atomic_load_explicit(&w->counters.held, memory_order_relaxed);
+
+	return held * 2 * w->http->n_workers < w->settings->connections_max;
+}
+
 void weir_http_worker_unhold(struct weir_http_worker *w, struct weir_http_conn *c)
 {
 	struct weir_http_worker_own *o = w->own;

@@ -101,7 +101,7 @@ static int ask_one(struct weir_http_conn *c, const struct weir_check_json_reques
 		.cost = named(r, s->header_cost),
 		.cost_n = r->cost > 1 ? r->cost : 0, /* 1 is what is meant where nothing is said */
 		.peek = r->peek,
-		.may_wait = true,
+		.may_wait = weir_http_worker_may_hold(w),
 	};
 
 	headers->n = 0;

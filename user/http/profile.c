@@ -283,7 +283,8 @@ bool weir_http_profile_query(struct weir_http_conn *c, const char *method,
 	struct weir_l7_query q = {
 		.profile = weir_http_answer_profile(c->profile),
 		.headers = &lines->headers,
-		.may_wait = c->profile != WEIR_PROFILE_ENVOY,
+		.may_wait = c->profile != WEIR_PROFILE_ENVOY &&
+			    weir_http_worker_may_hold(c->port->worker),
 	};
 
 	if (!c->trusted &&
