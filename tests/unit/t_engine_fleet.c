@@ -28,6 +28,7 @@ struct fleet {
 	__u8 tag[WEIR_STORE_TAG_BYTES];
 	struct engine *e[AGENTS];
 	struct event_base *base;
+	struct event_base *last; /* of the store that was made last */
 };
 
 static void decide(struct weir_store *store, struct weir_store_request *q, weir_store_done_fn *done,
@@ -78,7 +79,10 @@ static void reset(struct weir_store *store, struct weir_store_request *q, weir_s
 {
 	struct fleet *f = ((struct far *)store)->fleet;
 
-	f->shared->ops->reset(f->shared, q, done, data);
+	if (f->how == FAILS)
+		done(q, -EHOSTDOWN, data);
+	else
+		f->shared->ops->reset(f->shared, q, done, data);
 }
 
 static void sweep(struct weir_store *s, __u64 now_us, size_t most)
@@ -118,6 +122,7 @@ static int store_of(void *arg, struct event_base *base, struct weir_store **ret)
 	s->fleet = f;
 	s->next = f->all;
 	f->all = s;
+	f->last = base;
 	*ret = &s->store;
 	return 0;
 }
@@ -592,6 +597,49 @@ static void whoever_has_no_loop_waits_for_the_answer(void **state)
 	done(&f);
 }
 
+static void on_connected(evutil_socket_t fd, short what, void *arg)
+{
+	struct fleet *f = arg;
+
+	(void)fd;
+	(void)what;
+	f->how = NOW;
+}
+
+static void on_view(void *arg, const struct weir_l7_view *view)
+{
+	(void)view;
+	++*(unsigned *)arg;
+}
+
+/* As after a start, or when the server comes back: nobody has turned the loop since. */
+static void a_connection_comes_back_with_the_question(void **state)
+{
+	const struct weir_prefix ip = {.family = 4, .len = 32, .addr = {.ip = {198, 51, 100, 1}}};
+	const struct weir_l7_who who = {.ip = &ip};
+	const struct timeval soon = {.tv_usec = 2000};
+	struct weir_error error = {""};
+	unsigned views = 0;
+	struct engine *x;
+	struct fleet f;
+	size_t n = 9;
+
+	(void)state;
+	begin(&f, BOTH);
+	engine_free(f.e[2]);
+	f.e[2] = x = agent_of(&f, BOTH, secret, false);
+	f.how = FAILS;
+	assert_int_equal(event_base_once(f.last, -1, EV_TIMEOUT, on_connected, &f, &soon), 0);
+	assert_int_equal(weir_l7_inspect(x->w, &who, "all", on_view, &views), 0);
+	assert_int_equal(views, 1);
+	f.how = FAILS;
+	assert_int_equal(event_base_once(f.last, -1, EV_TIMEOUT, on_connected, &f, &soon), 0);
+	assert_int_equal(weir_l7_reset(x->w, "all", &who, &n, &error), 0);
+	f.how = FAILS; /* and stays so: an error, after a while */
+	assert_true(weir_l7_inspect(x->w, &who, "all", on_view, &views) < 0);
+	done(&f);
+}
+
 static void what_everybody_shares_is_reset_for_the_fleet(void **state)
 {
 	static const char conf[] = "request_limits:\n"
@@ -663,6 +711,7 @@ int main(void)
 		cmocka_unit_test(new_keys_are_counted_here_too),
 		cmocka_unit_test(a_failure_is_never_called_rate_limited),
 		cmocka_unit_test(whoever_has_no_loop_waits_for_the_answer),
+		cmocka_unit_test(a_connection_comes_back_with_the_question),
 		cmocka_unit_test(what_everybody_shares_is_reset_for_the_fleet),
 		cmocka_unit_test(states_of_one_address_say_so),
 	};

@@ -13,6 +13,8 @@
 #define SHOWN_METHODS                                                                              \
 	2 /* GET and POST, of a limit on any method; what is forgotten is forgotten of all */
 
+#define WAKE_US 100000 /* for a store's connection to come back */
+
 /* One key that can be made from what is known. */
 struct found {
 	const struct weir_rule *rule;
@@ -291,9 +293,8 @@ static void wait_for(struct weir_l7_worker *w, const struct weir_l7_job *job)
 	(void)evtimer_del(&patience);
 }
 
-/* One layer, shown or forgotten; @layer is filled in. -EAGAIN: the store does not answer at once. */
-static int ask_now(struct search *s, const struct weir_rule *rule, bool reset,
-		   struct weir_store_layer *layer)
+static int ask_once(struct search *s, const struct weir_rule *rule, bool reset,
+		    struct weir_store_layer *layer)
 {
 	struct weir_l7_job *job = weir_l7_job_take(s->w, s->rules->room);
 	int r;
@@ -317,6 +318,30 @@ static int ask_now(struct search *s, const struct weir_rule *rule, bool reset,
 	r = job->r;
 	*layer = job->layer[0];
 	weir_l7_job_put(job);
+	return r;
+}
+
+/* One layer, shown or forgotten; @layer is filled in. -EAGAIN: the store does not answer at once. A connection that was
+ * lost, or not made yet, comes back only while the loop turns, which nobody does between two questions.
+ */
+static int ask_now(struct search *s, const struct weir_rule *rule, bool reset,
+		   struct weir_store_layer *layer)
+{
+	const struct weir_store_layer asked = *layer;
+	const struct timeval in = {.tv_usec = WAKE_US};
+	struct event patience;
+	bool over = false;
+	int r = ask_once(s, rule, reset, layer);
+
+	if (r != -EHOSTDOWN || !s->w->own_base ||
+	    evtimer_assign(&patience, s->w->own_base, on_patience, &over) < 0 ||
+	    evtimer_add(&patience, &in) < 0)
+		return r;
+	while (r == -EHOSTDOWN && !over && event_base_loop(s->w->own_base, EVLOOP_ONCE) == 0) {
+		*layer = asked;
+		r = ask_once(s, rule, reset, layer);
+	}
+	(void)evtimer_del(&patience);
 	return r;
 }
 
