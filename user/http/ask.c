@@ -41,8 +41,6 @@ static void on_left(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	c->left = true;
-	if (c->phase != WEIR_HTTP_HELD)
-		return; /* asked: its end comes first */
 	weir_http_worker_unhold(c->port->worker, c);
 	weir_http_conn_drop(c, true);
 	resume(c);
@@ -54,9 +52,16 @@ static void suspend(struct weir_http_conn *c, enum weir_http_phase phase)
 	c->phase = phase;
 	c->suspended = true;
 	MHD_suspend_connection(c->mhd);
+}
+
+/* Whether its client leaves, while it is held. Whoever waits for the store alone does so for the budget at most: that is
+ * not worth two system calls, and is noticed when it is answered.
+ */
+static void watch(struct weir_http_conn *c)
+{
 	c->leaves = event_new(c->port->worker->base, c->fd, EV_CLOSED, on_left, c);
 	if (c->leaves)
-		(void)event_add(c->leaves, NULL); /* else it is noticed when it is answered */
+		(void)event_add(c->leaves, NULL); /* else as if it waited for the store */
 }
 
 static __u64 wait_us(const struct weir_http_conn *c)
@@ -101,10 +106,11 @@ void weir_http_conn_done(void *arg, struct weir_l7_call *call)
 		weir_http_conn_drop(c, true);
 	else if (hold(c, wait_us(c))) {
 		c->phase = WEIR_HTTP_HELD;
+		watch(c);
 		return;
 	}
 	resume(c);
-	weir_http_mhd_run(c->port);
+	event_active(c->port->again, EV_TIMEOUT, 0); /* once for all that come in this turn */
 }
 
 enum MHD_Result weir_http_conn_reply(struct weir_http_conn *c)
@@ -131,6 +137,7 @@ enum MHD_Result weir_http_conn_asked(struct weir_http_conn *c)
 	}
 	if (hold(c, wait_us(c))) {
 		suspend(c, WEIR_HTTP_HELD);
+		watch(c);
 		return MHD_YES;
 	}
 	return weir_http_conn_reply(c);
