@@ -2,11 +2,13 @@
 /* The configuration's request part, compiled; see rules.h. Called by engine.c when a configuration is loaded. */
 #include "user/l7/rules.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #define NS_PER_US 1000
 #define CHUNK	  16384
+#define SHARED_AT offsetof(struct weir_rules, parent)
 
 struct weir_rules_chunk {
 	struct weir_rules_chunk *next;
@@ -327,7 +329,8 @@ int weir_rules_salted(struct weir_rules *old, const struct weir_rules_options *o
 
 	if (!r)
 		return -ENOMEM;
-	*r = *old;
+	/* but for the references, which other threads count meanwhile */
+	memcpy((char *)r + SHARED_AT, (const char *)old + SHARED_AT, sizeof(*r) - SHARED_AT);
 	r->refs = 1;
 	r->memory = NULL;
 	r->parent = weir_rules_ref(old->parent ? old->parent : old);
