@@ -219,6 +219,9 @@ static void spans_and_rates_read_well(void **state)
 	assert_string_equal(weir_say_span(119, a), "119 s");
 	assert_string_equal(weir_say_span(3 * 3600 + 120, a), "3 h 2 min");
 	assert_string_equal(weir_say_span(3 * 86400 + 3600, a), "3 d 1 h");
+	assert_string_equal(weir_say_health("open"),
+			    "AWAY"); /* the breaker's word reads like good news */
+	assert_string_equal(weir_say_health("healthy"), "healthy");
 	assert_string_equal(weir_say_ms(250, a), "250 ms");
 	assert_string_equal(weir_say_ms(12001, a), "13 s");
 	assert_string_equal(weir_say_bits(0, a), "0 bit/s");

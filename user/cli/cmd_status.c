@@ -129,7 +129,7 @@ static void print_first_line(const json_t *s)
 	(void)printf(" since %s (%s)", since ? since : "?",
 		     weir_say_span(weir_json_u64_of(s, "mode_age_s"), span));
 	print_generation(s);
-	(void)printf(", store %s; ", shared ? weir_json_text_of(shared, "health")
+	(void)printf(", store %s; ", shared ? weir_say_health(weir_json_text_of(shared, "health"))
 				     : r    ? weir_json_text_of(json_object_get(r, "store"), "kind")
 					    : "local");
 	if (!monitor) {

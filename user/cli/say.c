@@ -31,6 +31,11 @@ void weir_say_clean(FILE *f, const char *text)
 	}
 }
 
+const char *weir_say_health(const char *health)
+{
+	return health && !strcmp(health, "open") ? "AWAY" : health ? health : "?";
+}
+
 const char *weir_say_span(__u64 s, char buf[static WEIR_SAY_MAX])
 {
 	if (s >= 86400)

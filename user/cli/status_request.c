@@ -76,8 +76,9 @@ static void print_store(const json_t *r)
 	const json_t *s = json_object_get(r, "store");
 	__u64 evicted = weir_json_u64_of(s, "evicted_total") + weir_json_u64_of(s, "full_total");
 
-	(void)printf("store       %s: %llu of %llu states, %.1f of %.1f MB; when full, %s",
+	(void)printf("store       %s%s: %llu of %llu states, %.1f of %.1f MB; when full, %s",
 		     weir_json_text_of(s, "kind"),
+		     json_object_get(r, "shared_store") ? " (of this host)" : "",
 		     (unsigned long long)weir_json_u64_of(s, "entries"),
 		     (unsigned long long)weir_json_u64_of(s, "entries_max"),
 		     (double)weir_json_u64_of(s, "bytes") / 1e6,
@@ -98,7 +99,7 @@ static void print_shared(const json_t *r)
 		return;
 	(void)fputs("shared      ", stdout);
 	weir_say_clean(stdout, weir_json_text_of(s, "url"));
-	(void)printf(": %s", weir_json_text_of(s, "health"));
+	(void)printf(": %s", weir_say_health(weir_json_text_of(s, "health")));
 	if (weir_json_text_of(s, "since"))
 		(void)printf(" since %s", weir_json_text_of(s, "since"));
 	if (server) {
