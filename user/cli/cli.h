@@ -79,9 +79,9 @@ int weir_cmd_help(const struct weir_args *a);
 /* "weir: ..." on stderr; returns @code. */
 int weir_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define WEIR_SAY_MAX 64
-/* "3 d 4 h", "2 h 3 min", "12 s". */
 /* Of a shared store: an open breaker means that it is away, and "open" sounds like the opposite. */
 const char *weir_say_health(const char *health);
+/* "3 d 4 h", "2 h 3 min", "12 s". */
 const char *weir_say_span(__u64 seconds, char buf[static WEIR_SAY_MAX]);
 /* The same of milliseconds: "250 ms" below ten seconds. */
 const char *weir_say_ms(__u64 ms, char buf[static WEIR_SAY_MAX]);
