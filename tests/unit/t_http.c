@@ -344,6 +344,32 @@ static void over_the_limit_clients_are_closed_at_once(void **state)
 	}
 }
 
+static void strangers_take_no_more_than_half_of_the_connections(void **state)
+{
+	struct web stranger[5], proxy[2];
+	struct web_reply r;
+
+	(void)state;
+	lab.conf.request.connections = 8;
+	lab_listener(&lab, WEIR_PROFILE_ENVOY, "127.0.0.1");
+	lab_start(&lab);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(web_open_from(&stranger[i], lab_where(&lab, 0), "127.0.0.2"), 0);
+		if (i < 4)
+			assert_int_equal(web_ask(&stranger[i], &r, CHECK), 0);
+		else
+			assert_int_equal(web_wait_end(&stranger[i], 5000), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(web_open_from(&proxy[i], lab_where(&lab, 0), "127.0.0.1"), 0);
+		assert_int_equal(web_ask(&proxy[i], &r, CHECK), 0);
+		web_close(&proxy[i]);
+	}
+	for (int i = 0; i < 5; i++)
+		web_close(&stranger[i]);
+	assert_int_equal(lab_stats(&lab).closed_at_limit, 1);
+}
+
 static __u64 cpu_ns(void)
 {
 	struct timespec t;
@@ -1096,6 +1122,7 @@ int main(int argc, char **argv)
 		T(a_header_name_with_a_blank_is_refused),
 		T(a_chunked_body_of_a_check_is_read_and_forgotten),
 		T(over_the_limit_clients_are_closed_at_once),
+		T(strangers_take_no_more_than_half_of_the_connections),
 		T(without_descriptors_clients_are_closed_and_nothing_spins),
 		T(connections_are_spread_over_the_workers),
 		T(a_request_that_drips_is_cut_at_its_deadline),

@@ -152,10 +152,20 @@ static bool peer_of(const struct sockaddr_storage *a, struct weir_prefix *ret)
 	return true;
 }
 
+/* Where proxies are named, whoever else comes may take half of what there is: they keep the other half. */
+static __u64 most_for(const struct weir_http_port *p, const struct weir_prefix *peer)
+{
+	__u64 max = p->worker->settings->connections_max;
+
+	if (p->listen->pages)
+		return WEIR_HTTP_PAGES_MAX;
+	return p->settings->n_trusted && !weir_http_trusts(p, peer) ? (max + 1) / 2 : max;
+}
+
 static void accepted(struct weir_http_port *p, int fd, const struct weir_prefix *peer)
 {
 	struct weir_http_worker *w = p->worker, *to;
-	__u64 max = p->listen->pages ? WEIR_HTTP_PAGES_MAX : w->settings->connections_max;
+	__u64 max = most_for(p, peer);
 
 	weir_http_count(&w->counters.accepted, 1);
 	if (atomic_fetch_add_explicit(counted_at(p), 1, memory_order_relaxed) >= max) {
