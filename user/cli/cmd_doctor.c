@@ -22,16 +22,16 @@
 #include "user/agent/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
+#include "user/cli/doctor.h"
 #include "user/datapath/iface.h"
 
-struct doctor {
-	unsigned fails, warns;
-};
+#define GOOD WEIR_FINDING_GOOD
+#define WARN WEIR_FINDING_WARN
+#define FAIL WEIR_FINDING_FAIL
+#define tell weir_doctor_tell
 
-enum finding { GOOD, WARN, FAIL };
-
-__attribute__((format(printf, 4, 5))) static void tell(struct doctor *d, enum finding f,
-						       const char *what, const char *format, ...)
+void weir_doctor_tell(struct weir_doctor *d, enum weir_finding f, const char *what,
+		      const char *format, ...)
 {
 	static const char *const words[] = {"ok  ", "warn", "fail"};
 	char text[512];
@@ -61,7 +61,7 @@ static bool read_text(const char *path, char *buf, size_t size)
 
 /* --- the kernel ---------------------------------------------------------------------------------- */
 
-static void look_at_features(struct doctor *d)
+static void look_at_features(struct weir_doctor *d)
 {
 	static const struct {
 		int map;
@@ -101,7 +101,7 @@ static void look_at_features(struct doctor *d)
 		tell(d, GOOD, "features", "XDP programs, map types and helpers are there");
 }
 
-static void look_at_kernel(struct doctor *d)
+static void look_at_kernel(struct weir_doctor *d)
 {
 	struct utsname u = {};
 	bool root = geteuid() == 0;
@@ -124,7 +124,7 @@ static void look_at_kernel(struct doctor *d)
 		     "may not");
 }
 
-static void look_at_jit(struct doctor *d)
+static void look_at_jit(struct weir_doctor *d)
 {
 	char text[32];
 
@@ -138,7 +138,7 @@ static void look_at_jit(struct doctor *d)
 		tell(d, GOOD, "JIT", "on");
 }
 
-static void look_at_bpffs(struct doctor *d, const struct weir_conf *c)
+static void look_at_bpffs(struct weir_doctor *d, const struct weir_conf *c)
 {
 	struct statfs s = {};
 
@@ -154,7 +154,7 @@ static void look_at_bpffs(struct doctor *d, const struct weir_conf *c)
 		tell(d, GOOD, "bpffs", "mounted at %s", c->bpffs);
 }
 
-static void look_at_limits(struct doctor *d, const struct weir_conf *c)
+static void look_at_limits(struct weir_doctor *d, const struct weir_conf *c)
 {
 	struct rlimit l = {};
 	struct timespec t = {};
@@ -187,7 +187,7 @@ static void look_at_limits(struct doctor *d, const struct weir_conf *c)
 }
 
 /* Where the agent writes, as the user who asks. */
-static void look_at_places(struct doctor *d, const struct weir_conf *c)
+static void look_at_places(struct weir_doctor *d, const struct weir_conf *c)
 {
 	_cleanup_free_ char *dir = strdup(c->admin_listen);
 	char *slash = dir ? strrchr(dir, '/') : NULL;
@@ -220,7 +220,7 @@ static bool ethtool(const char *ifname, void *data)
 	return fd >= 0 && ioctl(fd, SIOCETHTOOL, &q) == 0;
 }
 
-static void look_at_queues(struct doctor *d, const char *ifname)
+static void look_at_queues(struct weir_doctor *d, const char *ifname)
 {
 	struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
 	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
@@ -249,7 +249,7 @@ static void look_at_queues(struct doctor *d, const char *ifname)
 	}
 }
 
-static void look_at_offloads(struct doctor *d, const char *ifname, const struct weir_iface *i)
+static void look_at_offloads(struct weir_doctor *d, const char *ifname, const struct weir_iface *i)
 {
 	struct ethtool_value gro = {.cmd = ETHTOOL_GGRO}, flags = {.cmd = ETHTOOL_GFLAGS};
 
@@ -267,7 +267,7 @@ static void look_at_offloads(struct doctor *d, const char *ifname, const struct 
 		tell(d, GOOD, ifname, "GRO is off; native XDP on veth works all the same");
 }
 
-static void look_at_interface(struct doctor *d, const char *ifname)
+static void look_at_interface(struct weir_doctor *d, const char *ifname)
 {
 	struct weir_iface i = {};
 	struct weir_error e = {};
@@ -322,7 +322,7 @@ int weir_cmd_doctor(const struct weir_args *a)
 	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
 	struct weir_conf_problems problems = {};
 	const char *path = weir_conf_path(a);
-	struct doctor d = {};
+	struct weir_doctor d = {};
 	size_t looked = 0;
 	bool packets;
 
@@ -349,6 +349,7 @@ int weir_cmd_doctor(const struct weir_args *a)
 		tell(&d, GOOD, "packets", "not limited (interfaces: []): no root is needed");
 	}
 	look_at_places(&d, c);
+	weir_doctor_store(&d, c);
 	for (size_t i = 0; i < a->n_given; i++)
 		if (!strcmp(a->given[i].option->name, "interface")) {
 			look_at_interface(&d, a->given[i].value);
