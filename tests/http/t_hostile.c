@@ -720,6 +720,31 @@ static void running_out_of_files_is_survived(void **state)
 	agent_stop(&a);
 }
 
+/* Services begin with few files, and may have more. */
+static void as_many_connections_as_configured_are_served(void **state)
+{
+	enum { TRIES = 200 };
+	struct agent a = {.files_at_first = 80};
+	struct question q = Q(.target = "/plenty", .ip = "198.51.100.9");
+	struct web w[TRIES];
+	struct web_reply r;
+	char text[512];
+	size_t n = write_question("caddy", q, text, sizeof(text));
+
+	(void)state;
+	must_start(&a, conf);
+	for (int i = 0; i < TRIES; i++) {
+		assert_int_equal(web_open(&w[i], must_where(&a, "caddy")), 0);
+		assert_int_equal(web_send(&w[i], text, n), 0);
+		assert_int_equal(web_wait(&w[i], 5000, &r), 0);
+		assert_int_equal(r.status, 200);
+	}
+	for (int i = 0; i < TRIES; i++)
+		web_close(&w[i]);
+	assert_int_equal(agent_end(&a), 0);
+	agent_stop(&a);
+}
+
 static void a_flood_of_keys_stays_within_its_memory(void **state)
 {
 	enum { KEYS = 100000, AT_ONCE = 50 };
@@ -873,6 +898,7 @@ int main(void)
 		cmocka_unit_test(who_never_reads_is_cut_off),
 		cmocka_unit_test(above_the_limit_connections_are_closed_at_once),
 		cmocka_unit_test(running_out_of_files_is_survived),
+		cmocka_unit_test(as_many_connections_as_configured_are_served),
 		cmocka_unit_test(a_flood_of_keys_stays_within_its_memory),
 		cmocka_unit_test(reloads_under_load_change_no_answer),
 		cmocka_unit_test(a_wrong_configuration_changes_nothing),

@@ -171,8 +171,11 @@ static int launch(struct agent *a)
 	size_t n = 0;
 	int fd, r;
 
-	if (a->files) {
-		(void)snprintf(files, sizeof(files), "--nofile=%u:%u", a->files, a->files);
+	if (a->files || a->files_at_first) {
+		if (a->files)
+			(void)snprintf(files, sizeof(files), "--nofile=%u:%u", a->files, a->files);
+		else
+			(void)snprintf(files, sizeof(files), "--nofile=%u:", a->files_at_first);
 		argv[n++] = "prlimit";
 		argv[n++] = files;
 	}

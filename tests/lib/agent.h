@@ -22,8 +22,9 @@
 
 struct agent {
 	/* set before agent_start, all may be left */
-	bool nobody;	    /* as a user without any right, with a copy of the program */
-	unsigned int files; /* RLIMIT_NOFILE; 0: as it is */
+	bool nobody;		     /* as a user without any right, with a copy of the program */
+	unsigned int files;	     /* RLIMIT_NOFILE; 0: as it is */
+	unsigned int files_at_first; /* the soft limit alone */
 
 	pid_t pid; /* 0: not running */
 	char dir[64], conf[96], log[96], socket[96], program[512];

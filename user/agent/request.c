@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "user/agent/agent_int.h"
 #include "user/agent/json.h"
@@ -13,6 +14,7 @@
 #include "user/base/str.h"
 
 #define EVENTS_AT_ONCE 256 /* then the loop has its turn */
+#define OTHER_FILES    512 /* maps, sockets, files, stores: all but proxies' connections */
 
 static void take_refusal(struct weir_agent *a, const struct weir_l7_event *event)
 {
@@ -42,6 +44,24 @@ static void on_events(evutil_socket_t fd, short what, void *arg)
 		event_active(a->l7_events, EV_READ, 0); /* the descriptor may be quiet already */
 }
 
+/* Services begin with 1024 files, of which they may have many more if they ask. */
+static void make_room_for_files(const struct weir_conf *conf)
+{
+	rlim_t need = (rlim_t)conf->request.connections + OTHER_FILES;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= need)
+		return;
+	files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
+	if (setrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur == need)
+		return;
+	weir_log(WEIR_LOG_WARNING, "note", "what", "s",
+		 "so many files may not be open here that http.connections could be reached "
+		 "(LimitNOFILE of the service, ulimit -Hn)",
+		 "files", "u", (unsigned long long)files.rlim_cur, "wanted", "u",
+		 (unsigned long long)need, NULL);
+}
+
 int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
 			     struct weir_error *e)
 {
@@ -51,6 +71,7 @@ int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
 
 	if (!weir_agent_wants_requests(conf))
 		return 0;
+	make_room_for_files(conf);
 	r = weir_shared_new(conf, &a->shared, e);
 	if (r < 0)
 		return r;
@@ -131,6 +152,7 @@ int weir_agent_change_requests(struct weir_agent *a, const struct weir_conf *con
 
 	if (!a->l7)
 		return open_late(a, conf, e);
+	make_room_for_files(conf);
 	r = weir_l7_configure(a->l7, conf, &note, e);
 	if (r < 0)
 		return r;
