@@ -141,7 +141,7 @@ $(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
-$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile $(B)/include/decide.lua.h | $(SKEL)
+$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile $(USER_SRC) $(B)/include/decide.lua.h | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c user/l7/*.c user/store/*.c user/redis/*.c) -o $@ $(LDLIBS_)
 

@@ -120,19 +120,21 @@ static void mistakes_have_sentences_without_the_password(void **state)
 		{"redis://u:hush@x:", "port"},
 		{"redis://u:hush@x:99999999999999999999", "port"},
 		{"redis://u:hush@2001:db8::1", "brackets"},
-		{"redis://u:hush@[::1", "no server"},
-		{"redis://u:hush@[::1]x", "no server"},
+		{"redis://u:hush@[::1", "brackets"},
+		{"redis://u:hush@[::1]x", "brackets"},
 		{"redis://u:hush@a,b", "takes one server"},
 		{"redis://u:hush@x/y", "database"},
 		{"redis://u:hush@x/1/2", "database"},
-		{"redis://u:hush@x?db=1", "not known"},
+		{"redis://u:hush@x?db=1", "? or #"},
 		{"redis://u:hush%@x", "no escape"},
 		{"redis://u:hush%00@x", "no escape"},
 		{"redis+sentinel://u:hush@x", "name of the master"},
 		{"redis+sentinel://u:hush@x/", "name of the master"},
 		{"redis+cluster://u:hush@x/1", "no databases"},
 		{"redis+unix://u:hush@run/x", "whole path"},
-		{"redis+unix:///x?hush=1", "not known"},
+		{"redis+unix:///x?hush=1", "?db=N"},
+		{"redis://u:hush", "port"},
+		{"redis://u:hu/sh", "port"},
 		{"redis+cluster://a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "more than 16"},
 	};
 
@@ -145,7 +147,7 @@ static void mistakes_have_sentences_without_the_password(void **state)
 			fail_msg("%s was taken", bad[i].text);
 		if (!strstr(e.text, bad[i].says))
 			fail_msg("%s: %s", bad[i].text, e.text);
-		if (i != 22 && strstr(e.text, "hush"))
+		if (strstr(e.text, "hush") || strstr(e.text, "hu/"))
 			fail_msg("the password is said: %s", e.text);
 		assert_int_equal(u.db, 77); /* written only on success */
 	}

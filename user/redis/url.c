@@ -96,16 +96,18 @@ static int read_seed(const char *text, size_t n, struct weir_redis_url *u, struc
 		host = text + 1;
 		host_end = memchr(host, ']', (size_t)(end - host));
 		if (!host_end || (host_end + 1 < end && host_end[1] != ':'))
-			return weir_error_set(
-				e, -EINVAL, "'%.*s' is no server (for example [2001:db8::1]:6379)",
-				(int)n, text);
+			return weir_error_set(e, -EINVAL,
+					      "a server's brackets do not end (for example "
+					      "redis://[2001:db8::1]:6379)");
 		if (host_end + 1 < end)
 			port = host_end + 2;
 	} else {
 		host_end = memchr(text, ':', n);
 		if (host_end && memchr(host_end + 1, ':', (size_t)(end - host_end - 1)))
-			return weir_error_set(e, -EINVAL, "an IPv6 address needs brackets: [%.*s]",
-					      (int)n, text);
+			return weir_error_set(
+				e, -EINVAL,
+				"a server has more than one colon (an IPv6 address needs "
+				"brackets: redis://[2001:db8::1]:6379)");
 		if (host_end)
 			port = host_end + 1;
 		else
@@ -122,9 +124,10 @@ static int read_seed(const char *text, size_t n, struct weir_redis_url *u, struc
 		memcpy(number, port, (size_t)(end - port));
 		number[end - port] = '\0';
 		if (weir_str_u64(number, 65535, &value) < 0 || !value)
-			return weir_error_set(e, -EINVAL,
-					      "the port of '%.*s' is no number from 1 to 65535",
-					      (int)n, text);
+			return weir_error_set(
+				e, -EINVAL,
+				"the port of a server is no number from 1 to 65535 (and "
+				"before a host there is an @)");
 	}
 	if (u->n_seed == WEIR_REDIS_SEEDS_MAX)
 		return weir_error_set(e, -EINVAL, "more than %d servers", WEIR_REDIS_SEEDS_MAX);
@@ -138,7 +141,10 @@ static int read_db(const char *text, struct weir_redis_url *u, struct weir_error
 	__u64 db;
 
 	if (weir_str_u64(text, 65535, &db) < 0)
-		return weir_error_set(e, -EINVAL, "the database '%s' is no number", text);
+		return weir_error_set(
+			e, -EINVAL,
+			"the database at the end is no number from 0 to 65535 (a / in a "
+			"password is written %%2F)");
 	if (u->kind == WEIR_REDIS_CLUSTER && db)
 		return weir_error_set(e, -EINVAL, "a cluster has no databases but 0");
 	u->db = (unsigned)db;
@@ -162,7 +168,7 @@ static int read_path(const char *path, struct weir_redis_url *u, struct weir_err
 	if (!query)
 		return 0;
 	if (strncmp(query, "?db=", 4))
-		return weir_error_set(e, -EINVAL, "'%s' is not known (only ?db=N is)", query);
+		return weir_error_set(e, -EINVAL, "only ?db=N may follow the path of the socket");
 	return read_db(query + 4, u, e);
 }
 
@@ -195,7 +201,9 @@ static int read_servers(const char *text, struct weir_redis_url *u, struct weir_
 	int r;
 
 	if (*rest == '?' || *rest == '#')
-		return weir_error_set(e, -EINVAL, "'%s' at the end is not known", rest);
+		return weir_error_set(e, -EINVAL,
+				      "there is a ? or # after the servers (in a password they are "
+				      "written %%3F and %%23)");
 	for (;;) {
 		const char *comma = memchr(text, ',', n);
 
