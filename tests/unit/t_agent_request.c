@@ -295,11 +295,13 @@ static void a_reload_tells_what_changed_in_the_request_layer(void **state)
 {
 	static const char *const lines[] = {"http.listeners: - 127.0.0.1:9470 nginx",
 					    "http.listeners: + 127.0.0.1:9471 nginx",
+					    "64 kB, listeners that are open take more at a restart",
 					    "request limit login:"};
 	struct fix *f = *state;
 	_cleanup_json_ json_t *d = NULL;
 
-	write_alone(f, OTHER LOGIN7);
+	write_alone(f, "http: {headers: 64 KB, listeners: [{listen: 127.0.0.1:9471, profile: "
+		       "nginx}]}\n" LOGIN7);
 	d = ask(f, "{'cmd':'limit_diff'}");
 	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
 		json_t *line;

@@ -319,8 +319,11 @@ static void diff_http(struct diff *d, const struct weir_conf_request *a,
 		say(d, "http.budget: %s -> %s", weir_str_format_duration(a->budget_ns, from),
 		    weir_str_format_duration(b->budget_ns, to));
 	if (a->headers_bytes != b->headers_bytes)
-		say(d, "http.headers: %s -> %s", weir_str_format_size(a->headers_bytes, from),
-		    weir_str_format_size(b->headers_bytes, to));
+		say(d, "http.headers: %s -> %s%s", weir_str_format_size(a->headers_bytes, from),
+		    weir_str_format_size(b->headers_bytes, to),
+		    b->headers_bytes > a->headers_bytes
+			    ? ", listeners that are open take more at a restart"
+			    : ""); /* the memory of a connection is set when its listener opens */
 	if (a->connections != b->connections)
 		say(d, "http.connections: %llu -> %llu", (unsigned long long)a->connections,
 		    (unsigned long long)b->connections);
