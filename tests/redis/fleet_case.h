@@ -327,7 +327,7 @@ static struct weir_fleet_status status_of(struct agent *a)
 	return s;
 }
 
-static bool follows(struct agent *a)
+static inline bool follows(struct agent *a)
 {
 	return status_of(a).state == WEIR_FLEET_FOLLOWS;
 }
@@ -377,7 +377,7 @@ static bool has(struct agent *a, const char *prefix)
 }
 
 /* All of them, or none of them, of the first @n. */
-static bool all_have(struct fix *f, int n, const char *prefix, bool want)
+static inline bool all_have(struct fix *f, int n, const char *prefix, bool want)
 {
 	for (int i = 0; i < n; i++)
 		if (f->a[i].f && has(&f->a[i], prefix) != want)

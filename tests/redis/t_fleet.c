@@ -254,6 +254,32 @@ static void an_empty_store_makes_nobody_forget_and_nobody_resurrect(void **state
 	}
 }
 
+static void what_was_added_after_a_lost_deletion_comes_back(void **state)
+{
+	struct fix *f = *state;
+
+	start_all(f, 3);
+	assert_true(fix_wait(f, all_settled(f, 3), 5000));
+	add(&f->a[0], "192.0.2.1", "command", 0, "first");
+	assert_true(fix_wait(f, all_same(f, 3), 3000));
+	/* host 2 misses the deletion, host 1 what came after it */
+	relay_cut(&f->a[2].relay);
+	(void)del(&f->a[0], "192.0.2.1", NULL);
+	assert_true(fix_wait(f, all_have(f, 2, "192.0.2.1", false) && !status_of(&f->a[0]).waiting,
+			     3000));
+	relay_cut(&f->a[1].relay);
+	add(&f->a[0], "192.0.2.1", "command", 0, "second");
+	assert_true(fix_wait(f, !status_of(&f->a[0]).waiting, 3000));
+	relay_cut(&f->a[0].relay);
+	redis_kill(&f->r);
+	assert_int_equal(redis_start(&f->r, NULL), 0);
+	for (int i = 2; i >= 0; i--) { /* those who know least come first */
+		relay_heal(&f->a[i].relay);
+		assert_true(fix_wait(f, status_of(&f->a[i]).restores && follows(&f->a[i]), 5000));
+	}
+	assert_true(fix_wait(f, all_same(f, 3) && all_have(f, 3, "192.0.2.1", true), 3000));
+}
+
 static void an_older_copy_of_the_store_is_told_what_it_misses(void **state)
 {
 	struct fix *f = *state;
@@ -385,6 +411,7 @@ static void agents_know_who_is_alive(void **state)
 			     weir_fleet_live_agents(f->a[0].f) == 3 &&
 				     weir_fleet_live_agents(f->a[2].f) == 3,
 			     6000));
+	assert_true(fix_wait(f, weir_fleet_live_agents(f->a[1].f) == 3, 3000));
 	n = weir_fleet_agents(f->a[1].f, a, 8);
 	assert_int_equal(n, 3);
 	assert_string_equal(a[0].host, "host0");
@@ -456,6 +483,7 @@ int main(void)
 		TEST(a_batch_whose_reply_is_lost_is_not_applied_twice),
 		TEST(a_host_that_was_away_too_long_reads_the_whole),
 		TEST(an_empty_store_makes_nobody_forget_and_nobody_resurrect),
+		TEST(what_was_added_after_a_lost_deletion_comes_back),
 		TEST(an_older_copy_of_the_store_is_told_what_it_misses),
 		TEST(an_origin_goes_fleet_wide_also_where_it_was_not_known_yet),
 		TEST(scripts_may_be_flushed_and_keys_be_of_another_kind),

@@ -242,6 +242,7 @@ static void end_reading(struct weir_fleet *f)
 	(void)weir_str_copy(f->id, sizeof(f->id), f->target); /* it fits */
 	f->n = f->read_n;
 	f->last = f->read_last;
+	f->heard_ms = weir_fleet_now_ms(f);
 	keep_place(f);
 	end_disk(f);
 	set_state(f, WEIR_FLEET_FOLLOWS, NULL);

@@ -161,11 +161,12 @@ local function put(key, all, base, restored)
 	tell(key, lines, version)
 end
 
-local function remove(key)
+-- As of the version gone: of a deletion that the store had lost, the one that it had.
+local function remove(key, gone)
 	local version = next_version()
 	call('HDEL', LIST, key)
 	call('ZREM', ENDS, key)
-	call('ZADD', GONE, text(version), key)
+	call('ZADD', GONE, text(gone or version), key)
 	tell(key, '', version)
 end
 
@@ -250,7 +251,7 @@ function ops.T(key, v)
 		return
 	end
 	if cur and (cur.version < version or (cur.restored == '1' and cur.base < version)) then
-		remove(key)
+		remove(key, version) -- what came after it may still be told
 	else
 		call('ZADD', GONE, text(version), key)
 	end
