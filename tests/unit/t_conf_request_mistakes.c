@@ -456,7 +456,10 @@ static void listeners_that_mean_something_else(void **state)
 		{"nginx", "", "every request counts as the proxy's own"},
 		{"envoy", "", "every request counts as the proxy's own"},
 		{"haproxy-spoe", "", NULL},
-		{"haproxy-spoe", ", trusted_proxies: [10.0.0.2]", NULL},
+		{"haproxy-spoe", ", trusted_proxies: [10.0.0.2]", "nobody may connect"},
+		{"haproxy-spoe", ", trusted_proxies: [10.0.0.2, 127.0.0.0/30]", NULL},
+		{"nginx", ", trusted_proxies: [10.0.0.2]", "what the proxy says is ignored"},
+		{"nginx", ", trusted_proxies: [10.0.0.2, 127.0.0.1]", NULL},
 		{"json", ", token_file: /x", NULL},
 		{"nginx", ", trusted_proxies: [0.0.0.0/0]", "everybody is trusted"},
 	};
@@ -464,6 +467,9 @@ static void listeners_that_mean_something_else(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		expect_warning(rows[i].profile, rows[i].more, "", "", 2, rows[i].words);
+	expect_problem("http: {listeners: [{listen: \"[::1]:80\", profile: caddy, trusted_proxies: "
+		       "[127.0.0.1]}]}\n",
+		       0, 1, 0, "what the proxy says is ignored");
 	expect_problem("http: {listeners: [{listen: 0.0.0.0:80, profile: metrics}]}\n", 0, 1, 29,
 		       "is open on every network");
 	expect_problem("http: {listeners: [{listen: 10.0.0.1:80, profile: haproxy-spoe}]}\n", 0, 1,

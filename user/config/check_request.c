@@ -19,14 +19,20 @@ static bool is_wildcard(const struct weir_conf_listener *l)
 	return !l->unix_path && memcmp(&l->addr, &any, sizeof(any)) == 0;
 }
 
-static bool is_loopback(const struct weir_conf_listener *l)
+static const struct weir_prefix *loopback_of(const struct weir_conf_listener *l)
 {
 	static const struct weir_prefix local4 = {.addr.ip = {127}, .family = 4, .len = 8};
 	static const struct weir_prefix local6 = {.addr.ip = {[15] = 1}, .family = 6, .len = 128};
+
+	return l->family == 4 ? &local4 : &local6;
+}
+
+static bool is_loopback(const struct weir_conf_listener *l)
+{
 	struct weir_prefix p = {.addr = l->addr, .family = l->family};
 
 	p.len = p.family == 4 ? 32 : 128;
-	return weir_prefix_contains(p.family == 4 ? &local4 : &local6, &p);
+	return weir_prefix_contains(loopback_of(l), &p);
 }
 
 /* Does the profile take the client's address from a header? */
@@ -116,6 +122,15 @@ static void check_profile(const struct weir_reader *r, const struct weir_conf_li
 				  "(\"unix:/run/weir/json.sock\"): its callers name any client");
 }
 
+/* Whoever connects to loopback comes from loopback. */
+static bool trusts_loopback(const struct weir_conf_listener *l)
+{
+	for (size_t i = 0; i < l->trusted.n; i++)
+		if (weir_prefix_overlaps(&l->trusted.item[i], loopback_of(l)))
+			return true;
+	return false;
+}
+
 static void warn_listener(const struct weir_reader *r, const struct weir_conf_listener *l)
 {
 	if (l->unix_path && l->trusted.n == 0)
@@ -131,6 +146,15 @@ static void warn_listener(const struct weir_reader *r, const struct weir_conf_li
 					  "client can pass for another");
 	if (l->unix_path)
 		return;
+	if (l->trusted.n && is_loopback(l) && !trusts_loopback(l))
+		weir_problems_add(r->problems, true, NULL, l->trusted.line[0], 0,
+				  l->profile == WEIR_PROFILE_SPOE
+					  ? "trusted_proxies: only this host reaches %s, and it is "
+					    "not among them: nobody may connect (%s)"
+					  : "trusted_proxies: only this host reaches %s, and it is "
+					    "not among them: what the proxy says is ignored "
+					    "(%s)",
+				  l->listen, l->family == 4 ? "127.0.0.1" : "\"::1\"");
 	if (l->profile == WEIR_PROFILE_SPOE && !is_loopback(l) && l->trusted.n == 0)
 		weir_reader_warn(r, listener_at(r, "listen"),
 				 "listen: SPOP has no password, so only this host may connect "
