@@ -2,6 +2,7 @@
 /* What the shared store reaches without HTTP, beside redis-benchmark with the same script, one decision a call and 16
  * calls pipelined, in the same run on the same server. One thread asks; 256 decisions are under way. Rates, and CPU
  * microseconds a decision of the agent's side and of Redis. `build/weir-bench-redis [--seconds N] [--rounds N] [--json FILE]`
+ * With --memory: what a client takes in the server instead, by algorithm, beside a log in a sorted set.
  */
 #include <getopt.h>
 #include <sys/resource.h>
@@ -180,6 +181,99 @@ static void report(struct row *rows, size_t n, unsigned rounds, FILE *json)
 	(void)printf("The last column is the rate over redis-benchmark's with as many layers.\n");
 }
 
+/* --- memory ---- */
+
+#define MEMORY_CLIENTS 1000
+
+static double used_memory(struct bench *b)
+{
+	redisReply *reply = redis_do(b->c, "INFO memory");
+	const char *at = strstr(reply->str, "used_memory:");
+	double value = at ? strtod(at + strlen("used_memory:"), NULL) : 0;
+
+	freeReplyObject(reply);
+	return value;
+}
+
+/* Of one key that is there. */
+static long long key_bytes(struct bench *b)
+{
+	redisReply *reply = redis_do(b->c, "RANDOMKEY");
+	long long n = redis_int(b->c, "MEMORY USAGE %s SAMPLES 0", reply->str);
+
+	freeReplyObject(reply);
+	return n;
+}
+
+static void print_memory(struct bench *b, const char *name, unsigned requests, double before)
+{
+	(void)printf("%-28s %10u %14lld %14.0f\n", name, requests, key_bytes(b),
+		     (used_memory(b) - before) / MEMORY_CLIENTS);
+}
+
+static void measure_limit(struct bench *b, const char *name, const struct weir_store_limit *l,
+			  unsigned requests)
+{
+	double before;
+	bool admitted;
+
+	(void)redis_int(b->c, "FLUSHALL");
+	before = used_memory(b);
+	for (__u64 i = 1; i <= MEMORY_CLIENTS; i++)
+		if (ask_one(&b->f, l, i, requests, &admitted) < 0 || !admitted)
+			fail_msg("%s: not admitted", name ? name : "the first");
+	if (name)
+		print_memory(b, name, requests, before);
+}
+
+/* As tutorials have it: score and the beginning of the member are the time, the rest of it is random. */
+static void measure_sorted_set(struct bench *b, unsigned requests)
+{
+	double before;
+
+	(void)redis_int(b->c, "FLUSHALL");
+	before = used_memory(b);
+	for (unsigned i = 0; i < MEMORY_CLIENTS; i++) {
+		for (unsigned k = 0; k < requests; k++)
+			(void)redis_int(b->c, "ZADD rate_limit:192.0.%u.%u %llu %llu:%08x", i / 250,
+					i % 250, EPOCH / 1000 + k, EPOCH / 1000 + k,
+					(unsigned)below(&b->seed, UINT32_MAX));
+		(void)redis_int(b->c, "PEXPIRE rate_limit:192.0.%u.%u 3600000", i / 250, i % 250);
+	}
+	print_memory(b, "(a sorted set as a log)", requests, before);
+}
+
+static void measure_memory(struct bench *b)
+{
+	static const unsigned logs[] = {1, 5, 60, 600};
+	struct weir_store_limit l;
+
+	fix_options(&b->f);
+	b->f.o.timeout_ns = 5000 * MS;
+	fix_store(&b->f);
+	l = request_limit("first", WEIR_REQUEST_FIXED_WINDOW, 1000, DAY);
+	measure_limit(b, NULL, &l, 1); /* what the server needs for the connection and the script */
+	(void)printf("%-28s %10s %14s %14s\n", "bytes of a client", "requests", "MEMORY USAGE",
+		     "used_memory");
+	l = request_limit("bucket", WEIR_REQUEST_TOKEN_BUCKET, 1000, 3600 * SEC);
+	measure_limit(b, "token-bucket", &l, 1);
+	l = request_limit("queue", WEIR_REQUEST_LEAKY_BUCKET, 1000, 3600 * SEC);
+	measure_limit(b, "leaky-bucket", &l, 1);
+	l = request_limit("fixed", WEIR_REQUEST_FIXED_WINDOW, 1000, DAY);
+	measure_limit(b, "fixed-window", &l, 1);
+	l = request_limit("sliding", WEIR_REQUEST_SLIDING_COUNTER, 1000, 3600 * SEC);
+	measure_limit(b, "sliding-window-counter", &l, 1);
+	l = request_limit("log", WEIR_REQUEST_SLIDING_LOG, 1000, 3600 * SEC);
+	for (size_t i = 0; i < ARRAY_LEN(logs); i++)
+		measure_limit(b, "sliding-window-log", &l, logs[i]);
+	for (size_t i = 0; i < ARRAY_LEN(logs); i++)
+		measure_sorted_set(b, logs[i]);
+	(void)printf(
+		"MEMORY USAGE: of one key. used_memory: what the server has grown by, with its "
+		"tables, for each of %d clients.\n",
+		MEMORY_CLIENTS);
+}
+
 int main(int argc, char **argv)
 {
 	static struct row rows[] = {
@@ -199,27 +293,38 @@ int main(int argc, char **argv)
 	static const struct option options[] = {{"seconds", required_argument, NULL, 's'},
 						{"rounds", required_argument, NULL, 'r'},
 						{"json", required_argument, NULL, 'j'},
+						{"memory", no_argument, NULL, 'm'},
 						{}};
 	struct bench b = {.seed = 42};
 	__u64 seconds = 2, rounds = 3;
 	FILE *json = NULL;
+	bool memory = false;
 	int o;
 
-	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		memory |= o == 'm';
 		if ((o == 's' && weir_str_u64(optarg, 60, &seconds) < 0) ||
 		    (o == 'r' && weir_str_u64(optarg, 15, &rounds) < 0) ||
 		    (o == 'j' && !(json = fopen(optarg, "we"))) || o == '?') {
 			(void)fprintf(stderr,
-				      "usage: %s [--seconds N] [--rounds N] [--json FILE]\n",
+				      "usage: %s [--seconds N] [--rounds N] [--json FILE] "
+				      "[--memory]\n",
 				      argv[0]);
 			return 2;
 		}
+	}
 	if (!redis_installed() || !redis_program("redis-benchmark")) {
 		(void)puts(REDIS_SKIP);
 		return 77;
 	}
 	if (redis_start(&b.f.r, NULL) < 0 || !(b.c = redis_open(&b.f.r)))
 		return 1;
+	if (memory) {
+		measure_memory(&b);
+		redisFree(b.c);
+		fix_done(&b.f);
+		return 0;
+	}
 	/* Nothing is refused: every decision reads and writes all of its states. */
 	b.limit[0] =
 		request_limit("per-address", WEIR_REQUEST_TOKEN_BUCKET, 1000000000, 1000 * SEC);
