@@ -141,16 +141,27 @@ static void warn_rotating(const struct weir_reader *r, const struct weir_conf_re
 {
 	const struct weir_key_part *part = rotating_part(l);
 
-	if (!part || l->new_per_ip.count)
+	if (!part)
 		return;
 	for (size_t i = 0; i < q->n_limit; i++)
 		if (&q->limit[i] != l && counts_address(&q->limit[i]) &&
 		    covers(&q->path, &q->limit[i].match, &l->match))
 			return;
-	warn_at(r, l->line,
-		"limit \"%s\": a client that writes another %s%s%s into each request never meets "
-		"it, and no limit with key: ip counts the same requests (add one, or new_per_ip)",
-		l->name, weir_key_part_kind_name(part->kind), *part->name ? ":" : "", part->name);
+	if (l->new_per_ip.count) /* keys that stay in use stay: the sum has no bound */
+		warn_at(r, l->line,
+			"limit \"%s\": new_per_ip lets an address keep every %s%s%s that it goes "
+			"on "
+			"using, and no limit with key: ip bounds them all (add one)",
+			l->name, weir_key_part_kind_name(part->kind), *part->name ? ":" : "",
+			part->name);
+	else
+		warn_at(r, l->line,
+			"limit \"%s\": a client that writes another %s%s%s into each request never "
+			"meets it, and no limit with key: ip counts the same requests (add one, "
+			"and "
+			"new_per_ip)",
+			l->name, weir_key_part_kind_name(part->kind), *part->name ? ":" : "",
+			part->name);
 }
 
 /* --- leaky buckets hold answers, and proxies wait for so long ---- */
