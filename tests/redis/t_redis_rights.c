@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The rights that docs/redis.md tells an operator to grant are enough for all that an agent does, and none is missing for
+ * a command of a script.
+ */
+#include <ctype.h>
+#include <glob.h>
+
+#include "redis/fixture.h"
+
+#include "lib/agent.h"
+#include "user/base/str.h"
+
+#define PAGE	   "docs/redis.md"
+#define FILE_BYTES 65536
+
+struct lab {
+	struct redis_server r;
+	struct agent a;
+	char line[2048]; /* of the page, with a password */
+};
+
+static void read_file(const char *path, char *ret)
+{
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(ret, 1, FILE_BYTES - 1, f) : 0;
+
+	if (!n)
+		fail_msg("cannot read %s", path);
+	ret[n] = '\0';
+	(void)fclose(f);
+}
+
+static int setup(void **state)
+{
+	static const char begins[] = "user weir on >PASSWORD ";
+	static char page[FILE_BYTES];
+	struct lab *lab = calloc(1, sizeof(*lab));
+	const char *at;
+
+	assert_non_null(lab);
+	*state = lab;
+	read_file(PAGE, page);
+	at = strstr(page, begins);
+	assert_non_null(at);
+	at += sizeof(begins) - 1;
+	(void)snprintf(lab->line, sizeof(lab->line), "user weir on >secret %.*s ",
+		       (int)strcspn(at, "\n"), at);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct lab *lab = *state;
+
+	agent_stop(&lab->a);
+	redis_stop(&lab->r);
+	free(lab);
+	return 0;
+}
+
+static void every_command_of_a_script_is_granted(void **state)
+{
+	static const char before[] = "call('";
+	static char text[FILE_BYTES];
+	struct lab *lab = *state;
+	unsigned seen = 0;
+	glob_t files = {};
+
+	assert_int_equal(glob("user/*/*.lua", 0, NULL, &files), 0);
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		read_file(files.gl_pathv[i], text);
+		for (const char *at = strstr(text, before); at; at = strstr(at, before)) {
+			char right[32] = " +";
+			size_t n = 2;
+
+			at += sizeof(before) - 1;
+			while (n < sizeof(right) - 2 && isupper((unsigned char)*at))
+				right[n++] = (char)tolower((unsigned char)*at++);
+			right[n] = ' ';
+			if (!strstr(lab->line, right))
+				fail_msg("%s does%s; %s does not grant it", files.gl_pathv[i],
+					 right, PAGE);
+			seen++;
+		}
+	}
+	globfree(&files);
+	assert_true(seen > 20);
+}
+
+static void start(struct lab *lab)
+{
+	char text[2200], path[160], conf[2048];
+
+	(void)snprintf(text, sizeof(text), "user default on nopass ~* &* +@all\n%s\n", lab->line);
+	assert_int_equal(redis_file(&lab->r, "users.acl", text, path, sizeof(path)), 0);
+	assert_int_equal(redis_start(&lab->r, "--aclfile", path, NULL), 0);
+	assert_int_equal(redis_file(&lab->r, "password", "secret", path, sizeof(path)), 0);
+	(void)snprintf(
+		conf, sizeof(conf),
+		"http: {listeners: [{listen: 127.0.0.1:0, profile: caddy}]}\n"
+		"store: {url: \"redis+unix://%s\", user: weir, password_file: %s, timeout: 20ms}\n"
+		"request_limits:\n"
+		"  - {name: bucket, key: ip, rate: 1/m, burst: 100, lease: 10}\n"
+		"  - {name: queue, key: ip, algorithm: leaky-bucket, rate: 100/s}\n"
+		"  - {name: fixed, key: ip, algorithm: fixed-window, limit: 100, window: 60s}\n"
+		"  - {name: log, key: ip, algorithm: sliding-window-log, limit: 100, window: 60s}\n"
+		"  - {name: counter, key: ip, algorithm: sliding-window-counter, limit: 100, "
+		"window: "
+		"60s}\n",
+		lab->r.sock, path);
+	if (agent_start(&lab->a, conf) < 0)
+		fail_msg("%s", lab->a.out);
+}
+
+/* The fleet's secret is there: from now on limits count in the store. */
+static bool is_counting(struct lab *lab)
+{
+	return agent_cmd(&lab->a, "status") == 0 && !strstr(lab->a.out, "DEGRADED");
+}
+
+#define do_(lab, ...)                                                                              \
+	do {                                                                                       \
+		if (agent_cmd(&(lab)->a, __VA_ARGS__) != 0)                                        \
+			fail_msg("%s", (lab)->a.out);                                              \
+	} while (0)
+
+static void an_agent_needs_no_more_than_the_page_grants(void **state)
+{
+	struct lab *lab = *state;
+	uint64_t end_ns = wait_now_ns() + 10000 * MS;
+	redisReply *log;
+	redisContext *c;
+
+	start(lab);
+	while (!is_counting(lab) && wait_step(end_ns))
+		;
+	if (!is_counting(lab))
+		fail_msg("%s", lab->a.out);
+	for (int i = 0; i < 3; i++)
+		do_(lab, "request", "GET", "/", "--ip", "192.0.2.1");
+	do_(lab, "explain", "192.0.2.1");
+	do_(lab, "limit", "reset", "log", "--ip", "192.0.2.1");
+	do_(lab, "block", "add", "198.51.100.1", "--for", "10m");
+	do_(lab, "allow", "add", "198.51.100.2");
+	do_(lab, "block", "del", "198.51.100.1");
+	do_(lab, "limit", "push");
+	do_(lab, "limit", "diff");
+	do_(lab, "doctor", "-c", lab->a.conf);
+	if (!is_counting(lab))
+		fail_msg("%s", lab->a.out);
+	c = redis_open(&lab->r);
+	assert_non_null(c);
+	assert_true(redis_int(c, "DBSIZE") > 8); /* five states, the fleet's keys */
+	log = redis_do(c, "ACL LOG");
+	assert_int_equal(log->type, REDIS_REPLY_ARRAY);
+	if (log->elements)
+		fail_msg("refused: %s",
+			 log->element[0]->elements > 7 ? log->element[0]->element[7]->str : "?");
+	freeReplyObject(log);
+	redisFree(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(every_command_of_a_script_is_granted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(an_agent_needs_no_more_than_the_page_grants, setup,
+						teardown),
+	};
+
+	if (!redis_installed()) {
+		(void)puts(REDIS_SKIP);
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
