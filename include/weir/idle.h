@@ -10,7 +10,8 @@
  *             CPU with a newer clock: lo = now + 1, range = 2 * burst
  * penalty     the same with now = now_ns >> 20, block_ms instead of burst, and 32 units for a newer clock
  * fixed       number << c | count with the current number or the next one (newer clock), which follow each other:
- *             lo = (number << c) + 1, range = (2 << c) - 1; the + 1 leaves out a count of 0
+ *             lo = (number << c) + 1, range = (2 << c) - 1; the + 1 leaves out a count of 0. Counts up to `burst` are
+ *             left out as well: they are not worth a slot
  * pair        its high word holds number << c | upper bits of a count, c = 8 (fixed) or 18 (sliding); a pair is only
  *             ever written with a count above 0. Fixed: lo = number << c, range = 2 << c. Sliding also needs the
  *             previous number: lo = previous << c, range = 3 << c. The low word says nothing: range 0
@@ -82,8 +83,8 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 					WEIR_FIXED64_NUMBER_BITS, 0, 2);
 	i = weir_idle_window(weir_window_number(index, 32 - l->count_bits), 32 - l->count_bits, 0,
 			     2);
-	i.lo++;
-	i.range--;
+	i.lo += 1 + l->burst;
+	i.range -= 1 + l->burst;
 	return i;
 }
 

@@ -181,7 +181,7 @@ struct weir_limit_name {
 	__u8 live;  /* 1 = in the policy in force, at position `limit` */
 	__u8 limit; /* of one that has gone (live 0): for how many policies, at most 255 */
 	__u8 block; /* has block_for */
-	__u8 _pad;
+	__u8 fleet; /* no limit: only counts what the one of this name lets through (WEIR_LIMIT_FLEET) */
 };
 WEIR_ABI_SIZE(struct weir_limit_name, 48);
 

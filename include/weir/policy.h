@@ -23,6 +23,7 @@ enum weir_limit_flags {
 	WEIR_LIMIT_BYTES = 2,	/* charges frame bytes, not packets */
 	WEIR_LIMIT_PAIR = 4,	/* its state is two words, 8-byte aligned */
 	WEIR_LIMIT_BLOCK = 8,	/* has block_for */
+	WEIR_LIMIT_FLEET = 16,	/* only counts what another limit (counts_for) lets through, for the agent */
 };
 
 /* One limit. Units are "ticks of the word": tokens << frac_bits for a bucket, packets or bytes for a window.
@@ -32,7 +33,7 @@ struct weir_limit {
 	__u64 mult;	 /* bucket: clock to ticks, (now_ns * mult) >> shift */
 	__u64 window_ns; /* windows: length */
 	__u64 limit;	 /* windows: packets or bytes in one window */
-	__u32 burst;	 /* bucket: ticks */
+	__u32 burst;	 /* bucket: ticks; 1-word window: a count up to it keeps no slot */
 	__u32 block_ms;	 /* block_for in units of 2^20 ns (algo_penalty.h); 0 = none */
 	__u8 algorithm;	 /* enum weir_algorithm */
 	__u8 flags;	 /* enum weir_limit_flags */
@@ -45,7 +46,8 @@ struct weir_limit {
 	__u8 word6;	 /* the same for IPv6 */
 	__u8 penalty4;	 /* with block_for: the word that holds the penalty; else WEIR_NO_LIMIT */
 	__u8 penalty6;
-	__u8 _pad[5];
+	__u8 counts_for; /* of WEIR_LIMIT_FLEET: index of the limit that it counts for */
+	__u8 _pad[4];
 };
 WEIR_ABI_SIZE(struct weir_limit, 48);
 

@@ -164,7 +164,8 @@ static int look(void *arg, const struct weir_prefix *source, unsigned group, con
 	for (unsigned i = 0; busy && i < g->n && i < ARRAY_LEN(g->limit); i++) {
 		struct weir_limit_state st;
 
-		if (g->limit[i] >= WEIR_LIMITS_MAX)
+		if (g->limit[i] >= WEIR_LIMITS_MAX ||
+		    f->policy->limit[g->limit[i]].flags & WEIR_LIMIT_FLEET)
 			continue;
 		weir_table_state(f->policy, source->family, g->limit[i], words, f->now_ns, &st);
 		if ((st.used || st.blocked_ns) && (!any || loudness(&st) > loudness(&best.state))) {

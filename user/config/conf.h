@@ -81,6 +81,7 @@ struct weir_conf_limit {
 	__u64 limit; /* windows: tokens in one */
 	__u64 window_ns;
 	__u64 block_for_ns; /* 0 = none */
+	enum weir_scope scope; /* FLEET: what all hosts let through of a source counts too */
 	enum weir_mode mode;
 	int line;	  /* where it stands in the file */
 	__u8 given;	  /* enum weir_conf_given: said by the user, not a default */

@@ -30,7 +30,49 @@ int weir_compile_blame(const struct weir_conf *conf, const struct weir_conf_limi
 
 /* --- whose counters are whose ---- */
 
-static void identity(const struct weir_conf_limit *l, struct weir_limit_name *ret)
+/* The configuration's limits, and after them one that counts for each of scope: fleet. */
+struct all {
+	struct weir_conf conf; /* a view: what its limits point to is the configuration's */
+	struct weir_conf_limit limit[WEIR_LIMITS_MAX];
+	__u8 of[WEIR_LIMITS_MAX]; /* which one it counts for; NO_LIMIT: none */
+};
+
+static int expand(const struct weir_conf *conf, __u64 pass_ns, struct all *ret,
+		  struct weir_error *e)
+{
+	size_t n = conf->n_limits;
+
+	if (n > WEIR_LIMITS_MAX)
+		return weir_error_set(e, -EINVAL, "packet_limits: %zu limits (at most %u)", n,
+				      WEIR_LIMITS_MAX);
+	ret->conf = *conf;
+	ret->conf.limits = ret->limit;
+	memset(ret->of, WEIR_NO_LIMIT, sizeof(ret->of));
+	if (n)
+		memcpy(ret->limit, conf->limits, n * sizeof(*ret->limit));
+	for (size_t i = 0; i < conf->n_limits; i++) {
+		struct weir_conf_limit *l;
+
+		if (conf->limits[i].scope != WEIR_SCOPE_FLEET)
+			continue;
+		if (n == WEIR_LIMITS_MAX)
+			return weir_error_set(
+				e, -EINVAL,
+				"packet_limits: %zu limits, and one more place for each of scope: "
+				"fleet (at most %u in all)",
+				conf->n_limits, WEIR_LIMITS_MAX);
+		l = &ret->limit[n];
+		*l = conf->limits[i];
+		l->algorithm = WEIR_ALGO_FIXED_WINDOW;
+		l->window_ns = weir_fleet_window_ns(&conf->limits[i], pass_ns);
+		l->block_for_ns = 0;
+		ret->of[n++] = (__u8)i;
+	}
+	ret->conf.n_limits = n;
+	return 0;
+}
+
+static void identity(const struct weir_conf_limit *l, bool fleet, struct weir_limit_name *ret)
 {
 	*ret = (struct weir_limit_name){
 		.window_ns = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? 0 : l->window_ns,
@@ -39,6 +81,7 @@ static void identity(const struct weir_conf_limit *l, struct weir_limit_name *re
 		.prefix4 = l->ipv4_prefix,
 		.prefix6 = l->ipv6_prefix,
 		.block = l->block_for_ns != 0,
+		.fleet = fleet,
 	};
 	memcpy(ret->name, l->name, sizeof(ret->name) - 1);
 }
@@ -47,7 +90,7 @@ static bool same_identity(const struct weir_limit_name *a, const struct weir_lim
 {
 	return !strncmp(a->name, b->name, WEIR_NAME_MAX) && a->window_ns == b->window_ns &&
 	       a->algorithm == b->algorithm && a->bytes == b->bytes && a->prefix4 == b->prefix4 &&
-	       a->prefix6 == b->prefix6;
+	       a->prefix6 == b->prefix6 && a->fleet == b->fleet;
 }
 
 /* A free index, else that of the limit which has been gone longest: of 64, at most 32 are live now, and those that were
@@ -67,9 +110,10 @@ static int spare_stat(const struct weir_limit_name *names)
 }
 
 /* Gives each limit its counter index: the one it had, by identity, if it is known. */
-static int assign_stats(const struct weir_conf *conf, const struct weir_limit_name *old_names,
+static int assign_stats(const struct all *all, const struct weir_limit_name *old_names,
 			struct weir_compiled *c, struct weir_error *e)
 {
+	const struct weir_conf *conf = &all->conf;
 	struct weir_limit_name want;
 	size_t i;
 	int s;
@@ -85,7 +129,7 @@ static int assign_stats(const struct weir_conf *conf, const struct weir_limit_na
 		c->names[s].live = 0;
 	}
 	for (i = 0; i < conf->n_limits; i++) {
-		identity(&conf->limits[i], &want);
+		identity(&conf->limits[i], all->of[i] != WEIR_NO_LIMIT, &want);
 		for (s = 0; s < WEIR_STATS_MAX; s++)
 			if (!c->names[s].live && same_identity(&c->names[s], &want))
 				break;
@@ -103,7 +147,7 @@ static int assign_stats(const struct weir_conf *conf, const struct weir_limit_na
 		if (s < 0)
 			return weir_error_set(e, -ENOSPC, "no counter left for limit %s",
 					      conf->limits[i].name);
-		identity(&conf->limits[i], &c->names[s]);
+		identity(&conf->limits[i], all->of[i] != WEIR_NO_LIMIT, &c->names[s]);
 		c->names[s].live = 1;
 		c->names[s].limit = i;
 		c->policy.limit[i].stat = s;
@@ -169,23 +213,25 @@ static void weir_compiled_freep(struct weir_compiled **c)
 	weir_compiled_free(*c);
 }
 
-int weir_compile(const struct weir_conf *conf, const struct weir_policy *old,
+int weir_compile(const struct weir_conf *given, const struct weir_policy *old,
 		 const struct weir_limit_name *old_names, __u32 buckets4, __u32 buckets6,
 		 __u64 jiffy_ns, struct weir_compiled **ret, struct weir_error *e)
 {
 	_cleanup_(weir_compiled_freep) struct weir_compiled *c = calloc(1, sizeof(*c));
+	_cleanup_free_ struct all *all = calloc(1, sizeof(*all));
+	const struct weir_conf *conf = &all->conf;
 	const struct weir_limit *was;
 	struct weir_policy *p;
 	bool fine;
 	size_t i;
 	int r;
 
-	if (!c)
+	if (!c || !all)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	p = &c->policy;
-	if (conf->n_limits > WEIR_LIMITS_MAX)
-		return weir_error_set(e, -EINVAL, "packet_limits: %zu limits (at most %u)",
-				      conf->n_limits, WEIR_LIMITS_MAX);
+	r = expand(given, weir_fleet_pass_ns(buckets4, buckets6), all, e);
+	if (r < 0)
+		return r;
 	p->n_limits = conf->n_limits;
 	p->generation = old ? old->generation + 1 : 1;
 	p->flags = conf->mode == WEIR_MODE_MONITOR ? WEIR_POLICY_MONITOR : 0;
@@ -196,16 +242,21 @@ int weir_compile(const struct weir_conf *conf, const struct weir_policy *old,
 		p->nets_bank = old->nets_bank;
 		p->flags |= old->flags & WEIR_POLICY_LISTS;
 	}
-	r = assign_stats(conf, old_names, c, e);
+	r = assign_stats(all, old_names, c, e);
 	if (r < 0)
 		return r;
 	for (i = 0; i < conf->n_limits; i++) {
 		was = old_limit(old, old_names, p->limit[i].stat);
-		r = weir_units_of(&conf->limits[i], was, jiffy_ns, &p->limit[i], &fine, e);
-		if (r < 0)
-			return weir_compile_blame(conf, &conf->limits[i], r, e);
-		if (fine)
-			p->flags |= WEIR_POLICY_FINE_CLOCK;
+		if (all->of[i] != WEIR_NO_LIMIT) {
+			weir_fleet_units_of(&given->limits[all->of[i]], all->of[i],
+					    conf->limits[i].window_ns, &p->limit[i]);
+		} else {
+			r = weir_units_of(&conf->limits[i], was, jiffy_ns, &p->limit[i], &fine, e);
+			if (r < 0)
+				return weir_compile_blame(conf, &conf->limits[i], r, e);
+			if (fine)
+				p->flags |= WEIR_POLICY_FINE_CLOCK;
+		}
 		c->new_tables |= was && !same_units(was, &p->limit[i]);
 	}
 	r = class_limits(p, e);

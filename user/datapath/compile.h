@@ -34,6 +34,20 @@ int weir_compile(const struct weir_conf *conf, const struct weir_policy *old,
 		 __u64 jiffy_ns, struct weir_compiled **ret, struct weir_error *e);
 void weir_compiled_free(struct weir_compiled *c);
 
+/* Limits of a fleet (compile_fleet.c): the policy has one more for each, behind those of the configuration, that counts for
+ * it (WEIR_LIMIT_FLEET).
+ */
+#define WEIR_FLEET_PASSES 4 /* over the table in the shortest window */
+#define WEIR_FLEET_WINDOW_MAX_NS                                                                   \
+	60000000000ull /* a limit must be at least 64 packets or full frames in it */
+/* How often counts are read from tables of this size. */
+__u64 weir_fleet_pass_ns(__u32 buckets4, __u32 buckets6);
+/* In which windows they are counted; a multiple of passes. */
+__u64 weir_fleet_window_ns(const struct weir_conf_limit *l, __u64 pass_ns);
+/* What a limit lets through: @ret_burst at once, and @ret_amount every @ret_per_ns. */
+void weir_fleet_rate(const struct weir_conf_limit *l, __u64 *ret_amount, __u64 *ret_per_ns,
+		     __u64 *ret_burst);
+
 /* New sources a second that the tables absorb at 25 % busy slots, by this limit alone (for `weir check`). */
 __u64 weir_compile_new_sources_per_second(const struct weir_policy *p, unsigned limit, int family,
 					  __u32 buckets, __u64 jiffy_ns);

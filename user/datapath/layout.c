@@ -192,6 +192,22 @@ static int size_regions(bool v6, __u32 buckets, unsigned n, struct weir_group *g
 	return 0;
 }
 
+/* Limits as they are judged: in the order of the configuration, each with what counts for it behind it. */
+static unsigned judged_order(const struct weir_policy *p, __u8 *ret)
+{
+	unsigned n = 0, i, k;
+
+	for (i = 0; i < p->n_limits; i++) {
+		if (p->limit[i].flags & WEIR_LIMIT_FLEET)
+			continue;
+		ret[n++] = (__u8)i;
+		for (k = i + 1; k < p->n_limits; k++)
+			if (p->limit[k].flags & WEIR_LIMIT_FLEET && p->limit[k].counts_for == i)
+				ret[n++] = (__u8)k;
+	}
+	return n;
+}
+
 static int place_family(const struct weir_conf *conf, const struct weir_policy *old, bool v6,
 			__u32 buckets, struct weir_policy *p, struct weir_error *e)
 {
@@ -199,9 +215,12 @@ static int place_family(const struct weir_conf *conf, const struct weir_policy *
 	__u32 family = v6 ? p->family6 : p->family4;
 	__u8 ids[WORDS_MAX], run_len = 0, len;
 	struct spot spot[WORDS_MAX];
-	unsigned n = 0, groups_n = 0, i;
+	unsigned n = 0, groups_n = 0, i, k, all;
+	__u8 order[WEIR_LIMITS_MAX];
 
-	for (i = 0; i < p->n_limits; i++) {
+	all = judged_order(p, order);
+	for (k = 0; k < all; k++) {
+		i = order[k];
 		if (!(family >> i & 1))
 			continue;
 		len = v6 ? conf->limits[i].ipv6_prefix : conf->limits[i].ipv4_prefix;

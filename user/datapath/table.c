@@ -279,7 +279,8 @@ int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, 
 			continue;
 		weir_side_snapshot(&s, bucket, way, words);
 		for (i = 0; i < group->n && i < WEIR_WORDS_MAX; i++) {
-			if (group->limit[i] >= WEIR_LIMITS_MAX || n >= WEIR_LIMITS_MAX)
+			if (group->limit[i] >= WEIR_LIMITS_MAX || n >= WEIR_LIMITS_MAX ||
+			    t->policy->limit[group->limit[i]].flags & WEIR_LIMIT_FLEET)
 				continue;
 			weir_table_state(t->policy, family, group->limit[i], words, now_ns, &st);
 			if (st.used || st.blocked_ns)

@@ -67,6 +67,21 @@ void weir_table_sweep_spill(const struct weir_tables *t, __u64 now_ns);
 void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
 		      __u8 family);
 
+/* What limits of a fleet have let through (WEIR_LIMIT_FLEET), of sources with a count above @above of that limit, in a window
+ * that is not over for longer than one: its number since the clock's zero.
+ */
+typedef void (*weir_table_count_fn)(void *arg, unsigned limit, const struct weir_prefix *source,
+				    __u64 window, __u64 count);
+struct weir_count_scan {
+	__u64 above[WEIR_LIMITS_MAX];
+	__u8 family; /* where it goes on: 0 = at the beginning */
+	unsigned group;
+	__u32 bucket; /* in the group's region */
+};
+/* Looks at up to @n buckets, of groups that have such limits. True: the pass is over, and the next call begins another. */
+bool weir_table_scan_counts(const struct weir_tables *t, __u64 now_ns, struct weir_count_scan *at,
+			    __u32 n, weir_table_count_fn fn, void *arg);
+
 /* Copies the live state of every limit that both policies have (by stat index) from @from into the zeroed @to;
  * a debt is clamped to the new burst, a count to the new limit. Returns slots that found no room.
  */

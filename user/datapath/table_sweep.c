@@ -258,8 +258,8 @@ static void reset_spill(const struct weir_tables *t, bool v6, unsigned limit)
 		forget_state(&s, &t->policy->limit[limit], spill_words(t, v6, i));
 }
 
-void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
-		      __u8 family)
+static void reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
+		  __u8 family)
 {
 	if (limit >= WEIR_LIMITS_MAX)
 		return;
@@ -271,4 +271,15 @@ void weir_table_reset(const struct weir_tables *t, unsigned limit, const union w
 		reset_spill(t, false, limit);
 		reset_spill(t, true, limit);
 	}
+}
+
+void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
+		      __u8 family)
+{
+	const struct weir_policy *p = t->policy;
+
+	reset(t, limit, addr, family);
+	for (unsigned i = 0; i < p->n_limits && i < WEIR_LIMITS_MAX; i++)
+		if (p->limit[i].flags & WEIR_LIMIT_FLEET && p->limit[i].counts_for == limit)
+			reset(t, i, addr, family);
 }
