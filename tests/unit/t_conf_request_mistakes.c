@@ -469,6 +469,10 @@ static void listeners_that_mean_something_else(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		expect_warning(rows[i].profile, rows[i].more, "", "", 2, rows[i].words);
+	/* one mistake, and nothing that follows from it */
+	expect_problem("http: {listeners: [{listen: 127.0.0.1:80, profile: caddy, trusted_proxies: "
+		       "[localhost]}]}\n",
+		       1, 1, 75, "neither an address nor a prefix");
 	expect_problem("http: {listeners: [{listen: \"[::1]:80\", profile: caddy, trusted_proxies: "
 		       "[127.0.0.1]}]}\n",
 		       0, 1, 0, "what the proxy says is ignored");

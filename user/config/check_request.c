@@ -42,6 +42,11 @@ static bool reads_address(enum weir_profile p)
 	       p == WEIR_PROFILE_ENVOY;
 }
 
+static bool listener_wrong(const struct weir_reader *r, const char *key)
+{
+	return r->marks->wrong[weir_setting_find(LISTENERS, key) - weir_settings];
+}
+
 static const yaml_node_t *listener_at(const struct weir_reader *r, const char *key)
 {
 	return weir_reader_at(r, LISTENERS, key);
@@ -183,11 +188,10 @@ static int finish_listener(struct weir_reader *r, void *entry)
 		return 0; /* the rest depends on it */
 	check_place(r, l);
 	check_socket(r, l);
-	if (!listener_has(r, "profile") ||
-	    r->marks->wrong[weir_setting_find(LISTENERS, "profile") - weir_settings])
+	if (!listener_has(r, "profile") || listener_wrong(r, "profile"))
 		return 0;
 	check_profile(r, l);
-	if (r->problems->n_errors == before)
+	if (r->problems->n_errors == before && !listener_wrong(r, "trusted_proxies"))
 		warn_listener(r, l);
 	return 0;
 }
