@@ -469,10 +469,6 @@ static void listeners_that_mean_something_else(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		expect_warning(rows[i].profile, rows[i].more, "", "", 2, rows[i].words);
-	/* one mistake, and nothing that follows from it */
-	expect_problem("http: {listeners: [{listen: 127.0.0.1:80, profile: caddy, trusted_proxies: "
-		       "[localhost]}]}\n",
-		       1, 1, 75, "neither an address nor a prefix");
 	expect_problem("http: {listeners: [{listen: \"[::1]:80\", profile: caddy, trusted_proxies: "
 		       "[127.0.0.1]}]}\n",
 		       0, 1, 0, "what the proxy says is ignored");
@@ -486,6 +482,21 @@ static void listeners_that_mean_something_else(void **state)
 	expect_problem("http:\n listeners:\n - {listen: 0.0.0.0:80, profile: metrics}\n - {listen: "
 		       "127.0.0.1:80, profile: metrics}\n",
 		       1, 4, 13, "is taken (by the listener in line 3)");
+}
+
+/* Of a list that was wrong nothing is said but that. */
+static void one_mistake_is_one_problem(void **state)
+{
+	static const char text[] = "interfaces: [eth0]\nhttp: {listeners: [{listen: 127.0.0.1:80, "
+				   "profile: caddy, trusted_proxies: [localhost]}]}\n"
+				   "request_limits:\n- {name: all, key: ip, rate: 50/s}\n";
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL;
+
+	(void)state;
+	assert_true(weir_conf_parse("test.yaml", text, sizeof(text) - 1, &c, &p) < 0);
+	assert_int_equal(p.n, 1);
+	assert_non_null(strstr(p.item[0].text, "neither an address nor a prefix"));
 }
 
 static void answers_that_a_proxy_does_not_wait_for(void **state)
@@ -607,6 +618,7 @@ int main(void)
 		cmocka_unit_test(what_rules_need_and_name),
 		cmocka_unit_test(a_key_that_clients_choose_wants_an_address_over_it),
 		cmocka_unit_test(listeners_that_mean_something_else),
+		cmocka_unit_test(one_mistake_is_one_problem),
 		cmocka_unit_test(answers_that_a_proxy_does_not_wait_for),
 		cmocka_unit_test(what_never_acts),
 		cmocka_unit_test(layers_without_each_other),
