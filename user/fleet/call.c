@@ -78,6 +78,14 @@ void weir_fleet_word_u64(struct weir_fleet_words *w, __u64 n)
 	weir_fleet_word_copy(w, text, (size_t)len);
 }
 
+void weir_fleet_word_key(struct weir_fleet_words *w, const struct weir_fleet_key *key)
+{
+	char text[WEIR_FLEET_KEY_STRLEN];
+
+	(void)weir_fleet_key_format(key, text);
+	weir_fleet_word_copy(w, text, strlen(text));
+}
+
 void weir_fleet_words_begin(struct weir_fleet *f, struct weir_fleet_words *w, const char *what)
 {
 	bool target = f->state == WEIR_FLEET_RESTORES || f->state == WEIR_FLEET_READS;

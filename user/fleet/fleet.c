@@ -14,8 +14,6 @@
 #include "user/fleet/fleet_int.h"
 
 #define SWEEP_AT_ONCE 2000
-#define HEARD_KEPT_MS                                                                              \
-	600000 /* how exactly it is known after a restart when the store was last heard */
 #define SAVE_AGAIN_NS 10000000000ull
 
 const char *weir_fleet_state_name(enum weir_fleet_state s)
@@ -25,7 +23,7 @@ const char *weir_fleet_state_name(enum weir_fleet_state s)
 	return (unsigned)s < ARRAY_LEN(names) ? names[s] : "?";
 }
 
-static void set_state(struct weir_fleet *f, enum weir_fleet_state s, const char *why)
+void weir_fleet_set_state(struct weir_fleet *f, enum weir_fleet_state s, const char *why)
 {
 	enum weir_fleet_state was = f->state;
 
@@ -49,14 +47,14 @@ static void set_state(struct weir_fleet *f, enum weir_fleet_state s, const char 
 		f->why[0] = '\0';
 }
 
-static bool is_busy_with_all(const struct weir_fleet *f)
+bool weir_fleet_is_busy(const struct weir_fleet *f)
 {
 	return f->state == WEIR_FLEET_RESTORES || f->state == WEIR_FLEET_READS;
 }
 
 /* --- what has changed ------------------------------------------------------------------------------------------------ */
 
-static void tell_later(struct weir_fleet *f, const struct weir_fleet_key *key)
+void weir_fleet_tell_later(struct weir_fleet *f, const struct weir_fleet_key *key)
 {
 	size_t room = f->told_room ? f->told_room * 2 : 256;
 
@@ -78,7 +76,7 @@ static void tell_later(struct weir_fleet *f, const struct weir_fleet_key *key)
 }
 
 /* Own changes of a moment and the store's alike; while the whole is read only at its end. */
-static void tell(struct weir_fleet *f)
+void weir_fleet_tell(struct weir_fleet *f)
 {
 	size_t n = f->n_told;
 	bool all = f->all_changed;
@@ -91,7 +89,7 @@ static void tell(struct weir_fleet *f)
 		f->ops->changed(f->arg, f->told, n);
 }
 
-static void end_disk(struct weir_fleet *f)
+void weir_fleet_end_disk(struct weir_fleet *f)
 {
 	if (weir_fleet_disk_end(f->disk) == 0)
 		return;
@@ -101,7 +99,7 @@ static void end_disk(struct weir_fleet *f)
 	f->unsaved = true;
 }
 
-static void keep_place(struct weir_fleet *f)
+void weir_fleet_keep_place(struct weir_fleet *f)
 {
 	weir_fleet_disk_set(f->disk, "id", f->id);
 	weir_fleet_disk_set_u64(f->disk, "n", f->n);
@@ -126,320 +124,11 @@ static void save_again(struct weir_fleet *f)
 	for (const struct weir_fleet_op *op = f->r.first_op; op; op = op->next)
 		weir_fleet_disk_put_op(f->disk, op);
 	weir_fleet_disk_set_u64(f->disk, "batch", f->batch);
-	keep_place(f);
+	weir_fleet_keep_place(f);
 	if (weir_fleet_disk_end(f->disk) < 0)
 		return;
 	f->unsaved = false;
 	weir_log(WEIR_LOG_NOTICE, "fleet-file-written", NULL);
-}
-
-/* --- what the store says ------------------------------------------------------------------------------------------- */
-
-static void learn(struct weir_fleet *f, const struct weir_fleet_key *key, __u64 version,
-		  const char *lines, size_t n)
-{
-	struct weir_fleet_item *i = weir_fleet_item(&f->r, key);
-
-	if (!i) {
-		f->id[0] = '\0'; /* without memory: the whole is read again */
-		return;
-	}
-	i->seen = f->reading;
-	if (weir_fleet_learn(&f->r, i, version, lines, n) <= 0)
-		return;
-	weir_fleet_disk_put_item(f->disk, i);
-	if (f->state == WEIR_FLEET_READS)
-		f->all_changed = true;
-	else
-		tell_later(f, key);
-}
-
-static void begin_reading(struct weir_fleet *f)
-{
-	set_state(f, WEIR_FLEET_READS, NULL);
-	f->reading++;
-	f->read_last = 0;
-	f->caught = false;
-	(void)weir_str_copy(f->cursor, sizeof(f->cursor), "0");
-	f->count.reads++;
-}
-
-/* The store has another id than the one whose changes are known. */
-static void join(struct weir_fleet *f)
-{
-	bool known = f->id[0] && f->r.n_items,
-	     late = f->heard_ms + WEIR_FLEET_GONE_MS < weir_fleet_now_ms(f);
-
-	(void)weir_str_copy(f->target, sizeof(f->target), f->reply_id); /* it fits */
-	if (known && late)
-		weir_log(WEIR_LOG_WARNING, "fleet-late", "why", "s",
-			 "this host has not heard of the fleet for 30 days: the store's lists "
-			 "replace its own",
-			 NULL);
-	if (!known || late) {
-		begin_reading(f);
-		return;
-	}
-	set_state(f, WEIR_FLEET_RESTORES, NULL);
-	f->caught = false;
-	f->r.cursor = f->r.first;
-	f->count.restores++;
-}
-
-static bool is_lost(struct weir_fleet *f)
-{
-	if (!strcmp(f->target, f->reply_id))
-		return false;
-	join(f);
-	return true;
-}
-
-static void take_page(struct weir_fleet *f, const struct redisReply *rest)
-{
-	const struct redisReply *pairs = rest->elements == 2 ? rest->element[1] : NULL;
-	const char *cursor = weir_fleet_reply_text(rest, 0, NULL);
-
-	if (is_lost(f))
-		return;
-	if (!pairs || pairs->type != REDIS_REPLY_ARRAY || !cursor ||
-	    strlen(cursor) >= sizeof(f->cursor)) {
-		weir_fleet_failed(f, WEIR_FLEET_SCAN, "the lists make no sense");
-		return;
-	}
-	if (!f->read_last) {
-		f->read_n = f->store_n;
-		f->read_last = f->reply_last;
-	}
-	(void)weir_str_copy(f->cursor, sizeof(f->cursor), cursor);
-	weir_fleet_disk_begin(f->disk);
-	for (size_t i = 0; i + 1 < pairs->elements; i += 2) {
-		size_t n_key, n_value, n;
-		const char *key = weir_fleet_reply_text(pairs, i, &n_key),
-			   *value = weir_fleet_reply_text(pairs, i + 1, &n_value), *lines;
-		struct weir_fleet_key k;
-		__u64 version;
-
-		if (key && value && n_value < WEIR_FLEET_VALUE_MAX &&
-		    weir_fleet_key_parse(key, n_key, &k) == 0 &&
-		    weir_fleet_value_read(value, n_value, &version, &lines, &n) == 0)
-			learn(f, &k, version, lines, n);
-	}
-	end_disk(f);
-}
-
-/* What was not met is not there: deleted, or ended. */
-static void end_reading(struct weir_fleet *f)
-{
-	weir_fleet_disk_begin(f->disk);
-	for (struct weir_fleet_item *i = f->r.first; i; i = i->next) {
-		if (i->seen == f->reading || !i->text || i->version > f->read_last)
-			continue;
-		(void)weir_fleet_learn(&f->r, i, f->read_last, NULL,
-				       0); /* without text: no memory */
-		weir_fleet_disk_put_item(f->disk, i);
-		f->all_changed = true;
-	}
-	(void)weir_str_copy(f->id, sizeof(f->id), f->target); /* it fits */
-	f->n = f->read_n;
-	f->last = f->read_last;
-	f->heard_ms = weir_fleet_now_ms(f);
-	keep_place(f);
-	end_disk(f);
-	set_state(f, WEIR_FLEET_FOLLOWS, NULL);
-	f->polls_again = true;
-}
-
-/* One change: [ID, [k, KEY, v, LINES, n, NUMBER]]. False: it is not the next one. */
-static bool take_change(struct weir_fleet *f, const struct redisReply *change)
-{
-	const struct redisReply *words = change->type == REDIS_REPLY_ARRAY && change->elements == 2
-						 ? change->element[1]
-						 : NULL;
-	size_t n_id = 0, n_key = 0, n_lines = 0;
-	const char *id = weir_fleet_reply_text(change, 0, &n_id),
-		   *key = weir_fleet_reply_text(words, 1, &n_key),
-		   *lines = weir_fleet_reply_text(words, 3, &n_lines);
-	__u64 version = id ? weir_fleet_version(id, n_id) : 0;
-	struct weir_fleet_key k;
-
-	if (!version || weir_fleet_reply_u64(words, 5) != f->n + 1)
-		return false;
-	f->n++;
-	f->last = version;
-	f->count.changes++;
-	if (key && lines && n_lines < WEIR_FLEET_VALUE_MAX &&
-	    weir_fleet_key_parse(key, n_key, &k) == 0)
-		learn(f, &k, version, lines, n_lines);
-	return true;
-}
-
-static void take_changes(struct weir_fleet *f, const struct redisReply *changes)
-{
-	bool next = true;
-
-	weir_fleet_disk_begin(f->disk);
-	for (size_t i = 0; i < changes->elements && next; i++)
-		next = take_change(f, changes->element[i]);
-	f->heard_ms = weir_fleet_now_ms(f);
-	if (changes->elements || f->heard_ms > f->heard_kept_ms + HEARD_KEPT_MS)
-		keep_place(f);
-	end_disk(f);
-	f->polls_again = next && f->n < f->store_n && changes->elements;
-	if (f->n == f->store_n && next) {
-		f->caught = true;
-		f->caught_ns = f->sent_ns;
-		set_state(f, WEIR_FLEET_FOLLOWS, NULL);
-	} else if (!f->polls_again) { /* the changes that follow are not kept any more */
-		(void)weir_str_copy(f->target, sizeof(f->target), f->reply_id);
-		begin_reading(f);
-	} else {
-		set_state(f, WEIR_FLEET_FOLLOWS, NULL);
-	}
-}
-
-static void take_poll(struct weir_fleet *f, const struct redisReply *rest, const char *status)
-{
-	if (rest->elements != 4 || rest->element[0]->type != REDIS_REPLY_ARRAY ||
-	    rest->element[1]->type != REDIS_REPLY_ARRAY) {
-		weir_fleet_failed(f, WEIR_FLEET_POLL, "the script's reply makes no sense");
-		return;
-	}
-	if (!f->lists) {
-		f->caught_ns = f->sent_ns;
-		set_state(f, WEIR_FLEET_FOLLOWS, NULL);
-	} else if (!strcmp(status, "new")) {
-		join(f);
-	} else if (!is_busy_with_all(f)) {
-		take_changes(f, rest->element[0]);
-	}
-	if (!f->beats)
-		return;
-	weir_fleet_take_agents(f, rest->element[1]);
-	weir_fleet_take_secret(f, weir_fleet_reply_text(rest, 2, NULL),
-			       weir_fleet_reply_text(rest, 3, NULL));
-}
-
-/* --- own changes ----------------------------------------------------------------------------------------------------- */
-
-static void take_pushed(struct weir_fleet *f, const struct redisReply *rest, const char *status)
-{
-	__u64 batch = f->r.first_op ? f->r.first_op->batch : 0;
-
-	if (!strcmp(status, "new")) {
-		join(f);
-		return;
-	}
-	weir_fleet_disk_begin(f->disk);
-	if (!strcmp(status, "behind")) { /* this host's file is older than its last batch */
-		f->batch = weir_fleet_reply_u64(rest, 0);
-		for (struct weir_fleet_op *op = f->r.first_op; op && op->batch; op = op->next) {
-			op->batch = 0;
-			weir_fleet_disk_put_op(f->disk, op);
-		}
-		weir_fleet_disk_set_u64(f->disk, "batch", f->batch);
-		end_disk(f);
-		return;
-	}
-	while (f->r.first_op && f->r.first_op->batch == batch) {
-		weir_fleet_disk_del_op(f->disk, f->r.first_op);
-		weir_fleet_op_free(&f->r, f->r.first_op);
-		f->count.pushed++;
-	}
-	for (size_t i = 0; i + 2 < rest->elements; i += 3) {
-		size_t n_key = 0, n_value = 0, n = 0;
-		const char *key = weir_fleet_reply_text(rest, i, &n_key),
-			   *value = weir_fleet_reply_text(rest, i + 1, &n_value), *lines = NULL;
-		__u64 version = f->reply_last;
-		struct weir_fleet_key k;
-
-		if (!key || !value || n_value >= WEIR_FLEET_VALUE_MAX ||
-		    weir_fleet_key_parse(key, n_key, &k) < 0)
-			continue;
-		if (n_value && weir_fleet_value_read(value, n_value, &version, &lines, &n) < 0)
-			continue;
-		learn(f, &k, version, lines, n);
-	}
-	end_disk(f);
-	f->caught = false;
-}
-
-/* What has come to light since the command, of the origin that is to go. */
-static void expand_origin(struct weir_fleet *f)
-{
-	struct weir_fleet_op *head = f->r.first_op;
-	struct weir_fleet_lines l;
-	__u64 sub = 0;
-
-	weir_fleet_disk_begin(f->disk);
-	for (struct weir_fleet_item *i = f->r.first; i; i = i->next) {
-		if (!i->text || i->key.list != head->list)
-			continue;
-		weir_fleet_lines_read(i->text, strlen(i->text), &l);
-		for (size_t k = 0; k < l.n; k++) {
-			struct weir_fleet_op *op;
-
-			if (!weir_fleet_has_origin(l.entry[k].origin, head->data, false))
-				continue;
-			op = weir_fleet_op_new(&f->r, WEIR_FLEET_DEL, i, head->list,
-					       l.entry[k].origin, head);
-			if (!op)
-				continue; /* no memory: it stays */
-			op->ord = head->ord;
-			op->sub = ++sub;
-			weir_fleet_disk_put_op(f->disk, op);
-			tell_later(f, &i->key);
-		}
-	}
-	weir_fleet_disk_del_op(f->disk, head);
-	weir_fleet_op_free(&f->r, head);
-	end_disk(f);
-	tell(f);
-	weir_fleet_run_soon(f);
-}
-
-static void number_batch(struct weir_fleet *f)
-{
-	struct weir_fleet_op *op = f->r.first_op;
-
-	weir_fleet_disk_begin(f->disk);
-	f->batch++;
-	for (int i = 0; i < WEIR_FLEET_BATCH && op && op->kind != WEIR_FLEET_ORIGIN;
-	     i++, op = op->next) {
-		op->batch = f->batch;
-		weir_fleet_disk_put_op(f->disk, op);
-	}
-	weir_fleet_disk_set_u64(f->disk, "batch", f->batch);
-	end_disk(f);
-}
-
-static void word_key(struct weir_fleet_words *w, const struct weir_fleet_key *key)
-{
-	char text[WEIR_FLEET_KEY_STRLEN];
-
-	(void)weir_fleet_key_format(key, text);
-	weir_fleet_word_copy(w, text, strlen(text));
-}
-
-/* Before it is sent its number is on disk, so that a batch whose reply is lost is known as the same one. */
-static void push(struct weir_fleet *f)
-{
-	struct weir_fleet_op *op = f->r.first_op;
-	char kind[2] = "";
-	struct weir_fleet_words w;
-
-	if (!op->batch)
-		number_batch(f);
-	weir_fleet_words_begin(f, &w, "push");
-	weir_fleet_word_u64(&w, op->batch);
-	for (__u64 batch = op->batch; op && op->batch == batch; op = op->next) {
-		size_t n = strlen(op->data);
-
-		kind[0] = op->kind == WEIR_FLEET_DEL ? 'D' : 'A';
-		weir_fleet_word_copy(&w, kind, 1);
-		word_key(&w, &op->item->key);
-		weir_fleet_word_copy(&w, op->data, n && op->data[n - 1] == '\n' ? n - 1 : n);
-	}
-	weir_fleet_call(f, WEIR_FLEET_PUSH, &w);
 }
 
 /* --- steps --------------------------------------------------------------------------------------------------------- */
@@ -460,49 +149,9 @@ static void poll_store(struct weir_fleet *f)
 	beat = f->beats ? weir_fleet_beat_text(f) : NULL;
 	f->beats = beat != NULL;
 	weir_fleet_words_begin(f, &w, "poll");
-	weir_fleet_word_u64(&w, is_busy_with_all(f) ? 0 : WEIR_FLEET_PAGE);
+	weir_fleet_word_u64(&w, weir_fleet_is_busy(f) ? 0 : WEIR_FLEET_PAGE);
 	weir_fleet_word_copy(&w, beat ? beat : "", beat ? strlen(beat) : 0);
 	weir_fleet_call(f, WEIR_FLEET_POLL, &w);
-}
-
-static void scan(struct weir_fleet *f)
-{
-	struct weir_fleet_words w;
-
-	weir_fleet_words_begin(f, &w, "scan");
-	weir_fleet_word(&w, f->cursor);
-	weir_fleet_word_u64(&w, WEIR_FLEET_PAGE);
-	weir_fleet_call(f, WEIR_FLEET_SCAN, &w);
-}
-
-/* The next items that the store may have lost; false: there are no more. */
-static bool restore(struct weir_fleet *f)
-{
-	__u64 now_ms = weir_fleet_now_ms(f);
-	char data[WEIR_FLEET_VALUE_MAX + 32];
-	struct weir_fleet_words w;
-	unsigned n = 0;
-
-	weir_fleet_words_begin(f, &w, "restore");
-	while (f->r.cursor && n < WEIR_FLEET_BATCH) {
-		const struct weir_fleet_item *i = f->r.cursor;
-
-		f->r.cursor = i->next;
-		if (!i->version || (i->text && i->end_ms && i->end_ms <= now_ms))
-			continue;
-		(void)snprintf(data, sizeof(data), "%llu%s%s", (unsigned long long)i->version,
-			       i->text ? "\n" : "", i->text ? i->text : ""); /* it fits */
-		weir_fleet_word(&w, i->text ? "R" : "T");
-		word_key(&w, &i->key);
-		weir_fleet_word_copy(&w, data, strlen(data));
-		n++;
-	}
-	if (!n) {
-		weir_fleet_words_done(&w);
-		return false;
-	}
-	weir_fleet_call(f, WEIR_FLEET_RESTORE, &w);
-	return true;
 }
 
 static void sweep(struct weir_fleet *f)
@@ -525,7 +174,7 @@ static void sweep(struct weir_fleet *f)
 		if (over && weir_fleet_forget(&f->r, i))
 			weir_fleet_disk_del_item(f->disk, &key);
 	}
-	end_disk(f);
+	weir_fleet_end_disk(f);
 }
 
 static void arm(struct weir_fleet *f)
@@ -553,21 +202,21 @@ static void step(struct weir_fleet *f)
 		return;
 	if (!f->sha[0]) {
 		weir_fleet_load_script(f);
-	} else if (is_busy_with_all(f) && now_ns >= f->next_beat_ns) {
+	} else if (weir_fleet_is_busy(f) && now_ns >= f->next_beat_ns) {
 		poll_store(f);
-	} else if (is_busy_with_all(f)) {
-		if (f->state == WEIR_FLEET_RESTORES && restore(f))
+	} else if (weir_fleet_is_busy(f)) {
+		if (f->state == WEIR_FLEET_RESTORES && weir_fleet_restore(f))
 			return;
 		if (f->state == WEIR_FLEET_RESTORES)
-			begin_reading(f);
-		scan(f);
+			weir_fleet_begin_reading(f);
+		weir_fleet_scan(f);
 	} else if (due || f->polls_again || waits_for_origin(f)) {
 		poll_store(f);
 	} else if (!weir_fleet_ask_more(f) && f->lists && f->r.first_op) {
 		if (f->r.first_op->kind == WEIR_FLEET_ORIGIN)
-			expand_origin(f);
+			weir_fleet_expand_origin(f);
 		else
-			push(f);
+			weir_fleet_push(f);
 	}
 }
 
@@ -600,7 +249,7 @@ void weir_fleet_failed(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 				  "(weir limit diff tells)"
 				: why);
 	f->caught = false;
-	set_state(f, WEIR_FLEET_AWAY, why);
+	weir_fleet_set_state(f, WEIR_FLEET_AWAY, why);
 	f->next_poll_ns = weir_fleet_clock_ns(f) + (f->full ? 0 : WEIR_FLEET_POLL_NS);
 	arm(f);
 }
@@ -610,20 +259,18 @@ void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 {
 	switch (doing) {
 	case WEIR_FLEET_POLL:
-		take_poll(f, rest, status);
+		weir_fleet_take_poll(f, rest, status);
 		if (f->beats)
 			sweep(f);
 		break;
 	case WEIR_FLEET_SCAN:
-		take_page(f, rest);
-		if (f->state == WEIR_FLEET_READS && f->read_last && !strcmp(f->cursor, "0"))
-			end_reading(f);
+		weir_fleet_take_page(f, rest);
 		break;
 	case WEIR_FLEET_RESTORE:
-		(void)is_lost(f); /* begins anew then */
+		(void)weir_fleet_is_lost(f); /* begins anew then */
 		break;
 	case WEIR_FLEET_PUSH:
-		take_pushed(f, rest, status);
+		weir_fleet_take_pushed(f, rest, status);
 		break;
 	case WEIR_FLEET_SECRET:
 		weir_fleet_take_secret(f, weir_fleet_reply_text(rest, 0, NULL),
@@ -639,181 +286,8 @@ void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 		break;
 	}
 	if (f->state != WEIR_FLEET_READS)
-		tell(f);
+		weir_fleet_tell(f);
 	weir_fleet_run_soon(f);
-}
-
-/* --- the agent's hand -------------------------------------------------------------------------------------------------- */
-
-static struct weir_fleet_op *new_op(struct weir_fleet *f, char kind, struct weir_fleet_item *i,
-				    enum weir_list list, const char *data)
-{
-	struct weir_fleet_op *op = weir_fleet_op_new(&f->r, kind, i, list, data, NULL);
-
-	if (!op)
-		return NULL;
-	op->ord = ++f->ord;
-	weir_fleet_disk_put_op(f->disk, op);
-	return op;
-}
-
-/* Takes back the changes of one command that ran out of memory. */
-static int take_back(struct weir_fleet *f, __u64 ord, struct weir_error *e)
-{
-	while (f->r.last_op && f->r.last_op->ord > ord) {
-		weir_fleet_disk_del_op(f->disk, f->r.last_op);
-		weir_fleet_op_free(&f->r, f->r.last_op);
-	}
-	end_disk(f);
-	f->n_told = 0;
-	return weir_error_set(e, -ENOMEM, "out of memory");
-}
-
-static int check_waiting(const struct weir_fleet *f, size_t n, struct weir_error *e)
-{
-	if (f->r.n_ops + n <= WEIR_FLEET_WAITING)
-		return 0;
-	return weir_error_set(
-		e, -ENOSPC,
-		"%zu changes wait for the store already, and %d may: nothing was changed",
-		f->r.n_ops, WEIR_FLEET_WAITING);
-}
-
-static size_t write_line(struct weir_fleet *f, const struct weir_fleet_entry *entry, char *buf,
-			 size_t size)
-{
-	char origin[WEIR_FLEET_NAME_MAX], host[WEIR_FLEET_NAME_MAX], who[WEIR_FLEET_NAME_MAX],
-		reason[WEIR_FLEET_REASON_MAX];
-	struct weir_fleet_entry clean = *entry;
-
-	weir_fleet_clean(entry->origin, origin, sizeof(origin));
-	weir_fleet_clean(entry->host && entry->host[0] ? entry->host : f->host, host, sizeof(host));
-	weir_fleet_clean(entry->who, who, sizeof(who));
-	weir_fleet_clean(entry->reason, reason, sizeof(reason));
-	clean.origin = origin;
-	clean.host = host;
-	clean.who = who;
-	clean.reason = reason;
-	if (!clean.created_ms)
-		clean.created_ms = weir_fleet_now_ms(f);
-	return weir_fleet_lines_write(&clean, 1, buf, size);
-}
-
-int weir_fleet_add(struct weir_fleet *f, const struct weir_fleet_key *key, size_t n,
-		   const struct weir_fleet_entry *entry, struct weir_error *e)
-{
-	char line[1024], kind = f->clock_known ? WEIR_FLEET_ADD : WEIR_FLEET_GUESS;
-	__u64 ord = f->ord;
-	int r = check_waiting(f, n, e);
-
-	if (r < 0)
-		return r;
-	if (!entry->origin || !entry->origin[0] || !write_line(f, entry, line, sizeof(line)))
-		return weir_error_set(e, -EINVAL, "an entry needs an origin");
-	weir_fleet_disk_begin(f->disk);
-	for (size_t i = 0; i < n; i++) {
-		struct weir_fleet_item *item = weir_fleet_item(&f->r, &key[i]);
-
-		if (!item || !new_op(f, kind, item, key[i].list, line))
-			return take_back(f, ord, e);
-		tell_later(f, &key[i]);
-	}
-	end_disk(f);
-	tell(f);
-	weir_fleet_run_soon(f);
-	return 0;
-}
-
-int weir_fleet_del(struct weir_fleet *f, const struct weir_fleet_key *key, const char *origin,
-		   size_t *ret_n, struct weir_error *e)
-{
-	struct weir_fleet_item *item = weir_fleet_item(&f->r, key);
-	struct weir_fleet_lines l;
-	__u64 ord = f->ord;
-	size_t n = 0;
-	int r = check_waiting(f, WEIR_FLEET_ORIGINS_MAX, e);
-
-	if (r < 0)
-		return r;
-	if (!item)
-		return weir_error_set(e, -ENOMEM, "out of memory");
-	weir_fleet_effective(item, weir_fleet_now_ms(f), &l);
-	weir_fleet_disk_begin(f->disk);
-	for (size_t i = 0; i < l.n; i++) {
-		if (!weir_fleet_has_origin(l.entry[i].origin, origin, false))
-			continue;
-		n++;
-		if (origin && !new_op(f, WEIR_FLEET_DEL, item, key->list, l.entry[i].origin))
-			return take_back(f, ord, e);
-	}
-	if ((!origin || !n) && !new_op(f, WEIR_FLEET_DEL, item, key->list, origin ? origin : ""))
-		return take_back(f, ord, e);
-	end_disk(f);
-	tell_later(f, key);
-	tell(f);
-	*ret_n = n;
-	weir_fleet_run_soon(f);
-	return 0;
-}
-
-int weir_fleet_del_origin(struct weir_fleet *f, enum weir_list list, const char *origin,
-			  size_t *ret_n, struct weir_error *e)
-{
-	__u64 now_ms = weir_fleet_now_ms(f), ord = f->ord;
-	struct weir_fleet_lines l;
-	size_t n = 0;
-	int r = check_waiting(f, f->r.n_items + 1, e);
-
-	if (r < 0)
-		return r;
-	weir_fleet_disk_begin(f->disk);
-	for (struct weir_fleet_item *i = f->r.first; i; i = i->next) {
-		if (i->key.list != list)
-			continue;
-		weir_fleet_effective(i, now_ms, &l);
-		for (size_t k = 0; k < l.n; k++) {
-			if (!weir_fleet_has_origin(l.entry[k].origin, origin, false))
-				continue;
-			if (!new_op(f, WEIR_FLEET_DEL, i, list, l.entry[k].origin))
-				return take_back(f, ord, e);
-			tell_later(f, &i->key);
-			n++;
-		}
-	}
-	if (!new_op(f, WEIR_FLEET_ORIGIN, NULL, list, origin))
-		return take_back(f, ord, e);
-	end_disk(f);
-	tell(f);
-	*ret_n = n;
-	weir_fleet_run_soon(f);
-	return 0;
-}
-
-size_t weir_fleet_get(struct weir_fleet *f, const struct weir_fleet_key *key,
-		      struct weir_fleet_entry ret[WEIR_FLEET_ORIGINS_MAX])
-{
-	const struct weir_fleet_item *i = weir_fleet_find(&f->r, key);
-
-	if (!i)
-		return 0;
-	weir_fleet_effective(i, weir_fleet_now_ms(f), &f->shown);
-	memcpy(ret, f->shown.entry, f->shown.n * sizeof(*ret));
-	return f->shown.n;
-}
-
-int weir_fleet_each(struct weir_fleet *f, weir_fleet_each_fn *fn, void *arg)
-{
-	__u64 now_ms = weir_fleet_now_ms(f);
-	int r = 0;
-
-	for (const struct weir_fleet_item *i = f->r.first; i && r == 0; i = i->next) {
-		if (!i->text && !i->op)
-			continue;
-		weir_fleet_effective(i, now_ms, &f->shown);
-		if (f->shown.n)
-			r = fn(arg, &i->key, f->shown.entry, f->shown.n);
-	}
-	return r;
 }
 
 void weir_fleet_host(const struct weir_fleet *f, char *buf, size_t size)
@@ -942,7 +416,7 @@ static int recall(struct weir_fleet *f)
 		return r;
 	weir_fleet_disk_begin(f->disk);
 	name_agent(f);
-	end_disk(f);
+	weir_fleet_end_disk(f);
 	recall_clock(f);
 	weir_fleet_disk_get(f->disk, "id", f->id, sizeof(f->id));
 	f->n = weir_fleet_disk_get_u64(f->disk, "n");

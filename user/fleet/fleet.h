@@ -7,7 +7,9 @@
  *	replica.c   what this host knows of the lists, and its own changes on top
  *	disk.c      both in a file, so that a restart without Redis loses nothing
  *	call.c      the script (lists.lua) and its replies, one call at a time; the server's clock
- *	fleet.c     when to ask what: follow changes, read the whole again, say again what the store has lost
+ *	fleet.c     when to ask what
+ *	follow.c    the store's changes, the whole lists, and what it has lost
+ *	hand.c      own changes
  *	agents.c    who is there, the secret, limits
  *
  * Keys, after the prefix of the configuration ("weir:"); all in one slot of a Cluster. None expires by itself.
@@ -16,7 +18,8 @@
  *	                           ORIGIN HOST WHO REASON (tabs between; END_MS 0: never). And of the store: id (a new one whenever
  *	                           it has lost something), n (changes so far), last (version), born (version)
  *	{fleet}:1:changes  STREAM  the last 16 thousand changes: k key, v the lines that it has now ("": gone), n
- *	{fleet}:1:gone     ZSET    deleted keys by version, 30 days, at most 100 000: a host that was away cannot bring them back
+ *	{fleet}:1:gone     ZSET    deleted keys by version, 30 days, at most 100 000: a host that was away cannot bring them back;
+ *	                           "lost KEY": by the version of a deletion that a former store had
  *	{fleet}:1:ends     ZSET    keys by their next end, to drop them
  *	{fleet}:1:pushed   HASH    agent → number of its last batch of changes: one whose reply was lost is not applied twice
  *	{fleet}:1:agents   HASH    agent → when seen (ms), then JSON

@@ -265,6 +265,37 @@ void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 		     const struct redisReply *rest, const char *status);
 void weir_fleet_failed(struct weir_fleet *f, enum weir_fleet_doing doing, const char *why);
 void weir_fleet_run_soon(struct weir_fleet *f);
+void weir_fleet_set_state(struct weir_fleet *f, enum weir_fleet_state s, const char *why);
+/* The whole lists are restored or read. */
+bool weir_fleet_is_busy(const struct weir_fleet *f);
+/* The agent is told of changed keys at the end of a step: later; now. */
+void weir_fleet_tell_later(struct weir_fleet *f, const struct weir_fleet_key *key);
+void weir_fleet_tell(struct weir_fleet *f);
+/* Of what was begun; a failure is kept in mind and all is written again. */
+void weir_fleet_end_disk(struct weir_fleet *f);
+/* Where this host is in the store's changes. */
+void weir_fleet_keep_place(struct weir_fleet *f);
+/* --- follow.c ---- */
+/* The store's word about a prefix; @lines NULL: gone. */
+void weir_fleet_hear(struct weir_fleet *f, const struct weir_fleet_key *key, __u64 version,
+		     const char *lines, size_t n);
+/* The store has another id than the one whose changes are known. */
+void weir_fleet_join(struct weir_fleet *f);
+/* The one that is read or restored has become another: begins anew. */
+bool weir_fleet_is_lost(struct weir_fleet *f);
+void weir_fleet_begin_reading(struct weir_fleet *f);
+void weir_fleet_take_page(struct weir_fleet *f, const struct redisReply *rest);
+void weir_fleet_take_poll(struct weir_fleet *f, const struct redisReply *rest, const char *status);
+void weir_fleet_scan(struct weir_fleet *f);
+/* The next items that the store may have lost; false: there are no more. */
+bool weir_fleet_restore(struct weir_fleet *f);
+/* --- hand.c ---- */
+/* The first of the own changes, which is no ORIGIN, and what follows it. */
+void weir_fleet_push(struct weir_fleet *f);
+void weir_fleet_take_pushed(struct weir_fleet *f, const struct redisReply *rest,
+			    const char *status);
+/* The first of them is one: what has come to light of it since. */
+void weir_fleet_expand_origin(struct weir_fleet *f);
 /* --- call.c ---- */
 extern const char weir_fleet_script[];
 void weir_fleet_words_done(struct weir_fleet_words *w);
@@ -273,6 +304,7 @@ void weir_fleet_words_begin(struct weir_fleet *f, struct weir_fleet_words *w, co
 void weir_fleet_word(struct weir_fleet_words *w, const char *text);
 void weir_fleet_word_copy(struct weir_fleet_words *w, const char *text, size_t n);
 void weir_fleet_word_u64(struct weir_fleet_words *w, __u64 n);
+void weir_fleet_word_key(struct weir_fleet_words *w, const struct weir_fleet_key *key);
 /* Sends, and takes @w apart. */
 void weir_fleet_call(struct weir_fleet *f, enum weir_fleet_doing doing, struct weir_fleet_words *w);
 void weir_fleet_load_script(struct weir_fleet *f);

@@ -28,7 +28,7 @@ local dirty = false
 
 if not id then
 	local top = call('ZREVRANGE', GONE, 0, 0, 'WITHSCORES')
-	call('DEL', LIST, CHANGES, ENDS)
+	call('DEL', LIST, CHANGES, ENDS, GONE)
 	id, n, last = ARGV[3], 0, now_ms * SEQ
 	if top[2] and tonumber(top[2]) > last then
 		last = tonumber(top[2])
@@ -161,12 +161,17 @@ local function put(key, all, base, restored)
 	tell(key, lines, version)
 end
 
--- As of the version gone: of a deletion that the store had lost, the one that it had.
+-- gone: of a deletion that the store had lost, its version; beside that of the change by which it was told here.
 local function remove(key, gone)
 	local version = next_version()
 	call('HDEL', LIST, key)
 	call('ZREM', ENDS, key)
-	call('ZADD', GONE, text(gone or version), key)
+	call('ZADD', GONE, text(version), key)
+	if gone then
+		call('ZADD', GONE, text(gone), 'lost ' .. key)
+	else
+		call('ZREM', GONE, 'lost ' .. key)
+	end
 	tell(key, '', version)
 end
 
@@ -214,8 +219,9 @@ function ops.D(key, origin)
 	end
 end
 
+-- What was said in a former store is deleted by what was deleted there, or by anybody here.
 local function is_gone(key, version)
-	local at = call('ZSCORE', GONE, key)
+	local at = version < born and call('ZSCORE', GONE, 'lost ' .. key) or call('ZSCORE', GONE, key)
 	return at and tonumber(at) >= version
 end
 
@@ -253,7 +259,7 @@ function ops.T(key, v)
 	if cur and (cur.version < version or (cur.restored == '1' and cur.base < version)) then
 		remove(key, version) -- what came after it may still be told
 	else
-		call('ZADD', GONE, text(version), key)
+		call('ZADD', GONE, text(version), (version < born and 'lost ' or '') .. key)
 	end
 end
 
