@@ -122,6 +122,7 @@ $(B)/include/%.lua.h: user/fleet/%.lua Makefile
 	$(call say,LUA,$<)sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< > $@
 $(B)/user/redis/script.o: $(B)/include/decide.lua.h
 $(B)/user/fleet/call.o: $(B)/include/lists.lua.h
+$(B)/user/fleet/sources.o: $(B)/include/sources.lua.h
 
 $(B)/libweir.a: $(USER_OBJ)
 	$(call say,AR,$@)rm -f $@; ar rcs $@ $^
