@@ -413,7 +413,8 @@ const struct weir_command weir_commands[] = {
 	{
 		.name = "doctor",
 		.usage = "",
-		.summary = "can this machine do it, and how well: kernel, interfaces, store, limits",
+		.summary =
+			"can this machine do it, and how well: kernel, interfaces, store, limits",
 		.detail = "Exit status 1 if something fails.",
 		.options = doctor_options,
 		.run = weir_cmd_doctor,
