@@ -23,7 +23,8 @@ enum weir_limit_flags {
 	WEIR_LIMIT_BYTES = 2,	/* charges frame bytes, not packets */
 	WEIR_LIMIT_PAIR = 4,	/* its state is two words, 8-byte aligned */
 	WEIR_LIMIT_BLOCK = 8,	/* has block_for */
-	WEIR_LIMIT_FLEET = 16,	/* only counts what another limit (counts_for) lets through, for the agent */
+	WEIR_LIMIT_FLEET =
+		16, /* only counts what another limit (counts_for) lets through, for the agent */
 };
 
 /* One limit. Units are "ticks of the word": tokens << frac_bits for a bucket, packets or bytes for a window.

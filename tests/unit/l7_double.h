@@ -114,10 +114,10 @@ int weir_l7_configure(struct weir_l7 *x, const struct weir_conf *conf, char **re
 	return 0;
 }
 
-int weir_l7_set_secret(struct weir_l7 *e, const unsigned char *secret, struct weir_error *error)
+int weir_l7_set_secret(struct weir_l7 *shared, const unsigned char *secret, struct weir_error *e)
 {
+	(void)shared;
 	(void)e;
-	(void)error;
 	memcpy(l7.secret, secret, sizeof(l7.secret));
 	l7.secrets++;
 	return 0;

@@ -80,7 +80,7 @@ struct weir_conf_limit {
 	__u64 burst; /* tokens; default one second's worth, at least 1 */
 	__u64 limit; /* windows: tokens in one */
 	__u64 window_ns;
-	__u64 block_for_ns; /* 0 = none */
+	__u64 block_for_ns;    /* 0 = none */
 	enum weir_scope scope; /* FLEET: what all hosts let through of a source counts too */
 	enum weir_mode mode;
 	int line;	  /* where it stands in the file */
