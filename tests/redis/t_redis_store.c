@@ -238,7 +238,8 @@ static void a_killed_server_is_noticed_at_once_and_its_return_too(void **state)
 	redis_kill(&f->r);
 	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 2000));
 	counters(f, &s);
-	assert_int_equal(strncmp(s.cause, f->r.sock, 30), 0); /* a long path is cut */
+	n = strlen(f->r.sock);
+	assert_int_equal(strncmp(s.cause, f->r.sock, n < 30 ? n : 30), 0); /* a long path is cut */
 	load.longest_ns = 0;
 	n = load.answered;
 	assert_true(fix_wait(f, load.answered > n + 500, 5000));
