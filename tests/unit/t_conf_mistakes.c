@@ -79,7 +79,7 @@ static const struct {
 	{31, 41, "block_for: 10d is too long (2ms to 7d)"},
 	{32, 58, "window: 0 is too short (1ms to 1d)"},
 	{32, 68, "burst: a fixed-window has limit and window (or leave algorithm out)"},
-	{33, 5, "packet_limits: a single value where settings belong (name, match, per, ipv4_prefix, ipv6_prefix, algorithm, rate, burst, limit, window, block_for, mode)"},
+	{33, 5, "packet_limits: a single value where settings belong (name, match, per, ipv4_prefix, ipv6_prefix, algorithm, rate, burst, limit, window, block_for, scope, mode)"},
 	{34, 1, "\"rate\" does not belong here (it belongs under packet_limits)"},
 	{35, 14, "url: the port of a server is no number from 1 to 65535 (and before a host there is an @)"},
 	{35, 43, "prefix: \"{x}\" cannot begin keys (letters, digits and _ . : / -, 1 to 64 of them)"},

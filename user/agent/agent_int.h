@@ -198,6 +198,7 @@ struct weir_agent {
 	struct weir_event_log *events;
 	__u64 events_unwritten;
 	struct weir_sweeper sweep;
+	struct weir_fleet_watch *watch_sources; /* NULL: no packet limit has scope: fleet */
 	char notes[8][256]; /* for status: what was said at start */
 	size_t n_notes;
 };
@@ -411,6 +412,18 @@ int weir_agent_fleet_add(struct weir_agent *a, const struct weir_list_origin *o,
 			 struct weir_error *e);
 int weir_agent_fleet_del(struct weir_agent *a, enum weir_list list, const struct weir_prefix *p,
 			 const char *origin, json_t *reply, size_t *ret_n, struct weir_error *e);
+/* --- fleet_sources.c ---- */
+/* After a new policy, or another mode: which limits the fleet counts together. */
+void weir_agent_pace_sources(struct weir_agent *a);
+/* Before the fleet. */
+void weir_agent_close_sources(struct weir_agent *a);
+struct weir_sources_counts {
+	__u64 told, untold, blocked, would_block, refused; /* counts of sources; sources */
+};
+bool weir_agent_sources_counts(const struct weir_agent *a, struct weir_sources_counts *ret);
+json_t *weir_agent_sources_json(struct weir_agent *a); /* NULL: there are none */
+/* Why they do not count together, or NULL. */
+const char *weir_agent_sources_idle(const struct weir_agent *a);
 /* --- fleet_json.c ---- */
 json_t *weir_agent_fleet_json(struct weir_agent *a);
 void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list);

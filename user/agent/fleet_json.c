@@ -41,8 +41,11 @@ static json_t *agents_json(struct weir_agent *a)
 	if (!g)
 		return list;
 	(void)weir_fleet_agents(a->fleet, g, n);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		if (g[i].self) /* as it is now, not as of the last beat */
+			g[i].limits = weir_agent_uses_pushed(a, a->conf) ? a->pushed.generation : 0;
 		(void)json_array_append_new(list, agent_json(&g[i])); /* no memory: not shown */
+	}
 	free(g);
 	return list;
 }
@@ -52,10 +55,12 @@ json_t *weir_agent_fleet_json(struct weir_agent *a)
 	struct weir_fleet_status s;
 	struct weir_fleet_limits l;
 	char when[WEIR_TIME_STRLEN];
-	json_t *o = json_object(), *limits = json_object();
+	json_t *o = json_object(), *limits = json_object(), *sources = weir_agent_sources_json(a);
+	__u64 now_ms;
 
 	weir_fleet_status(a->fleet, &s);
 	weir_fleet_limits(a->fleet, &l);
+	now_ms = weir_fleet_now_ms(a->fleet);
 	weir_json_set_text(o, "state", weir_fleet_state_name(s.state));
 	weir_json_set_text(o, "since", weir_clock_format(s.since_s, when));
 	weir_json_set_text(o, "why", s.why[0] ? s.why : NULL);
@@ -78,11 +83,16 @@ json_t *weir_agent_fleet_json(struct weir_agent *a)
 			  weir_agent_uses_pushed(a, a->conf) ? a->pushed.generation : 0);
 	weir_json_set_bool(limits, "follows", a->conf->store.limits_from == WEIR_LIMITS_FROM_STORE);
 	weir_json_set_bool(limits, "pulled", a->pulled);
+	if (l.generation)
+		weir_json_set_u64(limits, "published_ms_ago",
+				  now_ms > l.at_ms ? now_ms - l.at_ms : 0);
 	weir_json_set_text(limits, "host", l.generation ? l.host : NULL);
 	weir_json_set_text(limits, "error", a->pushed_error[0] ? a->pushed_error : NULL);
 	weir_json_set(o, "limits", limits);
 	weir_json_set_u64(o, "live", weir_fleet_live_agents(a->fleet));
 	weir_json_set(o, "agents", agents_json(a));
+	if (sources)
+		weir_json_set(o, "sources", sources);
 	return o;
 }
 
@@ -129,6 +139,8 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 	struct weir_fleet_limits l;
 	char when[WEIR_TIME_STRLEN];
 
+	if (weir_agent_sources_idle(a))
+		say(list, "%s", weir_agent_sources_idle(a));
 	if (!a->fleet)
 		return;
 	weir_fleet_status(a->fleet, &s);

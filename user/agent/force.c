@@ -281,6 +281,7 @@ int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool fi
 	set_in_force(a, mode, a->applied_s);
 	log_setup(a->conf);
 	weir_agent_sweep_pace(a);
+	weir_agent_pace_sources(a);
 	return 0;
 }
 
@@ -294,6 +295,7 @@ int weir_agent_force_mode(struct weir_agent *a, struct weir_error *e)
 	if (a->l7)
 		weir_l7_set_mode(a->l7, mode);
 	set_in_force(a, mode, weir_now().wall_s);
+	weir_agent_pace_sources(a);
 	weir_log(WEIR_LOG_NOTICE, "mode", "mode", "s", weir_mode_name(mode), "why", "s",
 		 a->mode.set	    ? a->mode.why
 		 : a->start_monitor ? "--monitor"

@@ -342,6 +342,19 @@ static void put_fleet_limits(struct page *p)
 	    "in force");
 }
 
+static void put_fleet_sources(struct page *p)
+{
+	struct weir_sources_counts n = {};
+
+	if (!weir_agent_sources_counts(p->a, &n))
+		return;
+	PUT(p, n.told, "what", "told");
+	PUT(p, n.untold, "what", "untold");
+	PUT(p, n.blocked, "what", "blocked");
+	PUT(p, n.would_block, "what", "would_block");
+	PUT(p, n.refused, "what", "refused");
+}
+
 static void put_fleet_limits_failed(struct page *p)
 {
 	PUT(p, p->a->pushed_failed ? 1 : 0);
@@ -564,6 +577,10 @@ static const struct metric metrics[] = {
 	  "generation of limits published, and in force here (0: the file's)"),
 	M("fleet_limits_failed", "gauge", "", FLEET, put_fleet_limits_failed,
 	  "1: published limits are wrong here, and the last good ones are in force"),
+	M("fleet_sources_total", "counter", "what", FLEET, put_fleet_sources,
+	  "packet limits of the fleet: counts told to it and not (too many, or the store was "
+	  "away); sources blocked, "
+	  "or would have been, or refused (the list is full)"),
 	M("table_used", "gauge", "table", ANY, put_table_used,
 	  "entries in use; request_bytes in bytes"),
 	M("table_size", "gauge", "table", ANY, put_table_size, "what fits"),

@@ -282,6 +282,7 @@ void weir_agent_free(struct weir_agent *a)
 		return;
 	a->ready = false;
 	weir_agent_stop_requests(a); /* what is held is answered while all else is there */
+	weir_agent_close_sources(a);
 	weir_agent_close_fleet(a);
 	if (!a->admin && a->socket_path)
 		(void)unlink(a->socket_path); /* bound by us, never served */

@@ -12,6 +12,7 @@
 #include "user/cli/cli.h"
 #include "user/datapath/compile.h"
 #include "user/datapath/datapath.h"
+#include "user/fleet/sources.h"
 #include "user/l7/engine.h"
 
 /* Prints and forgets; returns how many errors there were. */
@@ -128,6 +129,54 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 	}
 }
 
+/* Where what counts for a fleet's limit lies: with the limit itself, or in slots of other groups. */
+static bool is_beside(const struct weir_policy *p, unsigned limit, unsigned counts)
+{
+	for (unsigned i = 0; i < p->n_groups4 && i < WEIR_GROUPS_MAX; i++)
+		if (p->group4[i].limits >> counts & 1)
+			return p->group4[i].limits >> limit & 1;
+	for (unsigned i = 0; i < p->n_groups6 && i < WEIR_GROUPS_MAX; i++)
+		if (p->group6[i].limits >> counts & 1)
+			return p->group6[i].limits >> limit & 1;
+	return false;
+}
+
+static void print_fleet(const struct weir_conf *c, const struct weir_policy *p, __u64 pass_ns)
+{
+	const __u64 hear_ns = pass_ns + WEIR_FLEET_LATE_NS + WEIR_FLEET_SPREAD_NS;
+	char window[WEIR_STR_MAX], pass[WEIR_STR_MAX], room[WEIR_STR_MAX], hear[WEIR_STR_MAX],
+		all[WEIR_STR_MAX];
+
+	if (p->n_limits == c->n_limits)
+		return;
+	(void)printf("\nLimits of the fleet (with what counts for them, %u of %u places for "
+		     "limits); counts are read every %s:\n",
+		     p->n_limits, WEIR_LIMITS_MAX, weir_str_format_duration(pass_ns, pass));
+	for (unsigned i = (unsigned)c->n_limits; i < p->n_limits; i++) {
+		const struct weir_conf_limit *l = &c->limits[p->limit[i].counts_for];
+		struct weir_fleet_source_limit s = weir_fleet_source_limit_of(l, pass_ns);
+		__u64 room_ns = weir_fleet_sources_room_ns(&s);
+
+		weir_str_format_duration(room_ns, room);
+		weir_str_format_duration(hear_ns, hear);
+		(void)printf(
+			"  %-24s who sends S times the limit on all hosts together is blocked on "
+			"all after %s / (S - 1) and at most %s (twice the limit: %s); by then %s "
+			"of the limit and what comes in %s are over it, which the block's time "
+			"pays%s\n"
+			"  %-24s counted in windows of %s, in %s %s\n",
+			l->name, room, hear, weir_str_format_duration(room_ns + hear_ns, all), room,
+			hear, l->block_for_ns ? ", at least block_for" : "", "",
+			weir_str_format_duration(s.window_ns, window),
+			p->limit[i].flags & WEIR_LIMIT_PAIR ? "two more words" : "one more word",
+			is_beside(p, p->limit[i].counts_for, i)
+				? "of its slots"
+				: "in slots of their own: one more look-up for each packet");
+	}
+	(void)printf("  A host where a source sends less than limit / (2 x hosts) tells nothing: "
+		     "spread unevenly, up to half of the limit goes unseen.\n");
+}
+
 /* What the kernel objects take beside the source tables: lists for their room, the policy twice. */
 static void print_memory(const struct weir_conf *c)
 {
@@ -222,6 +271,7 @@ int weir_cmd_check(const struct weir_args *a)
 	weir_conf_explain(c, stdout);
 	if (c->n_interfaces || c->n_limits || !c->request.n_listener) {
 		print_capacity(c, m, buckets4, buckets6);
+		print_fleet(c, &m->policy, weir_fleet_pass_ns(buckets4, buckets6));
 		print_memory(c);
 	}
 	if (c->n_allow_files || c->n_block_files)

@@ -71,7 +71,10 @@ void weir_print_store_diff(const json_t *diff)
 		printf("pull would change: %s\n", json_string_value(line));
 }
 
-static void print_agent(const json_t *g, __u64 published)
+/* What an agent says of itself is a second old. */
+#define LAGS_MS 3000
+
+static void print_agent(const json_t *g, __u64 published, bool lately)
 {
 	__u64 limits = weir_json_u64_of(g, "limits"), behind = weir_json_u64_of(g, "behind"),
 	      waiting = weir_json_u64_of(g, "waiting"), age = weir_json_u64_of(g, "seen_ms_ago");
@@ -86,7 +89,7 @@ static void print_agent(const json_t *g, __u64 published)
 	if (weir_json_bool_of(g, "limits_from_store"))
 		(void)printf(", limits of generation %llu%s", (unsigned long long)limits,
 			     weir_json_bool_of(g, "limits_failed") ? " (newer ones are wrong there)"
-			     : limits == published		   ? ""
+			     : limits == published || lately	   ? ""
 								   : " (LAGS)");
 	if (behind)
 		(void)printf(", %llu changes of lists behind", (unsigned long long)behind);
@@ -97,7 +100,8 @@ static void print_agent(const json_t *g, __u64 published)
 
 void weir_print_fleet(const json_t *f)
 {
-	const json_t *limits = json_object_get(f, "limits");
+	const json_t *limits = json_object_get(f, "limits"),
+		     *sources = json_object_get(f, "sources");
 	const char *state = weir_json_text_of(f, "state");
 	__u64 lag_ms = weir_json_u64_of(f, "lag_ms"), held = weir_json_u64_of(f, "held");
 	json_t *g;
@@ -132,6 +136,14 @@ void weir_print_fleet(const json_t *f)
 			     : weir_json_bool_of(limits, "pulled")
 				     ? "pulled by command until reload"
 				     : "this host has those of its file");
+	if (sources)
+		(void)printf("fleet       %llu packet limit%s counted together: %llu sources "
+			     "followed, %llu blocked by this host\n",
+			     (unsigned long long)weir_json_u64_of(sources, "limits"),
+			     weir_json_u64_of(sources, "limits") == 1 ? "" : "s",
+			     (unsigned long long)weir_json_u64_of(sources, "followed"),
+			     (unsigned long long)weir_json_u64_of(sources, "blocked"));
 	json_array_foreach(json_object_get(f, "agents"), i, g)
-		print_agent(g, weir_json_u64_of(limits, "published"));
+		print_agent(g, weir_json_u64_of(limits, "published"),
+			    weir_json_u64_of(limits, "published_ms_ago") < LAGS_MS);
 }

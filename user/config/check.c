@@ -255,12 +255,53 @@ static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit
 			"them (leave block_for out, match protocol: tcp, or list under never_block "
 			"who must get through)",
 			l->match.any_protocol ? "packets" : "these packets");
+	if (l->scope == WEIR_SCOPE_FLEET && !l->block_for_ns && !nothing_but_tcp(&l->match))
+		weir_reader_warn(
+			r, weir_reader_at(r, "packet_limits", "scope"),
+			"scope: fleet: anyone can send %s in somebody else's name, and all hosts "
+			"would block them (match protocol: tcp, or list under never_block who must "
+			"get through)",
+			l->match.any_protocol ? "packets" : "these packets");
 	if (l->ipv6_prefix > 64 && (families(&l->match.source) & 2))
 		weir_reader_warn(r, weir_reader_at(r, "packet_limits", "ipv6_prefix"),
 				 "ipv6_prefix: %u counts each address by itself, and one IPv6 host "
 				 "has a whole "
 				 "/64 of them to change between",
 				 l->ipv6_prefix);
+}
+
+/* What a limit of the fleet needs: a store where the hosts meet, and enough in a window to count. */
+static void check_fleet(const struct weir_reader *r, const struct weir_conf_limit *l)
+{
+	const yaml_node_t *where = weir_reader_at(r, "packet_limits", "scope");
+	bool bucket = l->algorithm == WEIR_ALGO_TOKEN_BUCKET;
+	unsigned __int128 amount = bucket ? l->rate : l->limit;
+
+	if (l->scope != WEIR_SCOPE_FLEET)
+		return;
+	if (l->per != WEIR_PER_SOURCE)
+		weir_reader_error(r, where, "scope: fleet is for limits per: source");
+	else if (amount * 60 * NS_PER_S / (bucket ? l->rate_per_ns : l->window_ns) <
+		 64u * (l->bytes ? WEIR_FRAME_BYTES : 1u))
+		weir_reader_error(
+			r, where,
+			"scope: fleet needs a limit of at least 64 %s a minute (or scope: "
+			"host)",
+			l->bytes ? "full frames" : "packets");
+}
+
+void weir_limit_check_fleet_store(const struct weir_reader *r, const struct weir_conf *c,
+				  const struct weir_conf_limit *l)
+{
+	const char *what = !c->store.shared	   ? "a shared store (store: {url: redis://…}"
+			   : !c->store.fleet_lists ? "store.fleet.lists: all hosts block what "
+						     "one finds (lists: true"
+						   : NULL;
+
+	if (l->scope == WEIR_SCOPE_FLEET && what)
+		weir_problems_add(r->problems, false, NULL, l->line, 0,
+				  "limit \"%s\": scope: fleet needs %s, or scope: host)", called(l),
+				  what);
 }
 
 void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
@@ -281,6 +322,10 @@ void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
 		check_bucket(r, l);
 	else
 		check_window(r, l);
+	if (r->problems->n_errors == before)
+		check_fleet(r, l);
+	if (!r->top && r->conf && r->problems->n_errors == before)
+		weir_limit_check_fleet_store(r, r->conf, l); /* of a file: when all of it is read */
 	if (r->problems->n_errors == before)
 		warn_limit(r, l);
 }

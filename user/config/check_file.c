@@ -45,13 +45,14 @@ static void warn_forged_syn(const struct weir_reader *r, const struct weir_conf 
 	for (size_t i = 0; i < c->n_limits; i++) {
 		const struct weir_conf_limit *l = &c->limits[i];
 
-		if (l->block_for_ns && (l->match.tcp_flags_set & (syn | ack)) == syn)
+		if ((l->block_for_ns || l->scope == WEIR_SCOPE_FLEET) &&
+		    (l->match.tcp_flags_set & (syn | ack)) == syn)
 			weir_problems_add(
 				r->problems, true, NULL, l->line, 0,
-				"limit \"%s\": block_for on SYN packets, which can be sent in "
+				"limit \"%s\": %s on SYN packets, which can be sent in "
 				"somebody else's name (list under lists.never_block who must get "
 				"through)",
-				l->name);
+				l->name, l->block_for_ns ? "block_for" : "scope: fleet");
 	}
 }
 
@@ -80,6 +81,8 @@ void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
 
 	weir_request_finish(r, c);
 	weir_store_finish(r, c);
+	for (size_t i = 0; i < c->n_limits && !weir_reader_top_wrong(r, "store", "url"); i++)
+		weir_limit_check_fleet_store(r, c, &c->limits[i]);
 	if (r->problems->n_errors || !c->path)
 		return;
 	for (size_t i = 0; i < c->allow.n; i++) {

@@ -172,6 +172,8 @@ int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n)
 			 weir_str_format_duration(l->block_for_ns, a));
 	else
 		weir_say(&o, "; more is dropped");
+	if (l->scope == WEIR_SCOPE_FLEET)
+		weir_say(&o, "; who gets more through on all hosts together is blocked on all");
 	weir_say(&o, l->mode == WEIR_MODE_MONITOR ? " (monitor: only counted)." : ".");
 	return (int)o.n;
 }

@@ -168,6 +168,8 @@ int weir_group_read(struct weir_reader *r, const char *section, const yaml_node_
 /* Units, defaults that follow from other values, contradictions, warnings (check.c). */
 void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l);
 void weir_conf_finish(struct weir_reader *r, struct weir_conf *c);
+void weir_limit_check_fleet_store(const struct weir_reader *r, const struct weir_conf *c,
+				  const struct weir_conf_limit *l);
 void weir_limit_init(void *entry);
 void weir_limit_done(struct weir_conf_limit *l);
 /* The same of the request layer (check_limit.c, check_request.c). 0 or -ENOMEM. */

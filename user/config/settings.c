@@ -126,6 +126,8 @@ const struct weir_setting weir_settings[] = {
 	SET("packet_limits.block_for", DURATION, L(block_for_ns), .type = "duration", .min = 2 * MS, .max = 7 * DAY,
 	    .given = WEIR_GIVEN_BLOCK_FOR,
 	    .help = "once over the limit, every packet of the source is dropped for so long"),
+	SET("packet_limits.scope", WORD, L(scope), .words = weir_words_scope, .fallback = "host",
+	    .help = "fleet: besides, a source that gets more through on all hosts of the store together is blocked on all"),
 	SET("packet_limits.mode", WORD, L(mode), .words = weir_words_mode, .fallback = "enforce",
 	    .help = "monitor: this limit counts by itself, stops nothing"),
 
