@@ -160,6 +160,10 @@ static json_t *shared_json(struct weir_agent *a)
 	weir_json_set_u64(o, "late_refunds_total", s->late_refunds);
 	weir_json_set_u64(o, "p50_us", call_us(s, 500));
 	weir_json_set_u64(o, "p99_us", call_us(s, 990));
+	if (s->keys_known) {
+		weir_json_set_u64(o, "keys", s->keys);
+		weir_json_set_u64(o, "key_bytes", s->key_bytes);
+	}
 	weir_json_set_u64(o, "remembered_refusals_total", n->hot.denied);
 	weir_json_set_u64(o, "spent_leases_total", n->hot.spent);
 	return o;

@@ -128,6 +128,7 @@ static int store_of(void *arg, struct event_base *base, struct weir_store **ret)
 	struct weir_redis_options o = s->o;
 
 	o.quiet = s->made++ != 1;
+	o.sizes = !o.quiet;
 	return weir_store_redis_new(base, &o, ret, &s->error);
 }
 

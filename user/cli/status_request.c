@@ -92,7 +92,7 @@ static void print_store(const json_t *r)
 static void print_shared(const json_t *r)
 {
 	const json_t *s = json_object_get(r, "shared_store");
-	char decisions[WEIR_STR_MAX], calls[WEIR_STR_MAX];
+	char decisions[WEIR_STR_MAX], calls[WEIR_STR_MAX], keys[WEIR_STR_MAX], bytes[WEIR_STR_MAX];
 	const char *server = weir_json_text_of(s, "server"), *cause = weir_json_text_of(s, "cause");
 
 	if (!s)
@@ -112,6 +112,10 @@ static void print_shared(const json_t *r)
 	if (weir_json_u64_of(s, "p99_us"))
 		(void)printf(", 99 %% within %llu us",
 			     (unsigned long long)weir_json_u64_of(s, "p99_us"));
+	if (json_object_get(s, "keys"))
+		(void)printf("; about %s keys, %s",
+			     weir_str_format_count(weir_json_u64_of(s, "keys"), keys),
+			     weir_str_format_size(weir_json_u64_of(s, "key_bytes"), bytes));
 	(void)printf("; %llu agents, %llu errors",
 		     (unsigned long long)weir_json_u64_of(s, "agents"),
 		     (unsigned long long)weir_json_u64_of(s, "errors_total"));

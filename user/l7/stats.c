@@ -85,6 +85,11 @@ static void add_redis(struct weir_redis_stats *to, const struct weir_redis_stats
 	for (size_t i = 0; i < ARRAY_LEN(to->latency_n); i++)
 		to->latency_n[i] += from->latency_n[i];
 	to->latency_sum_us += from->latency_sum_us;
+	if (from->keys_known) { /* one of them looks */
+		to->keys_known = true;
+		to->keys = from->keys;
+		to->key_bytes = from->key_bytes;
+	}
 }
 
 static void add_store(const struct weir_l7 *l7, const struct weir_l7_worker *w,

@@ -6,7 +6,8 @@
  *	topology.c  which node: one, Sentinel's, a Cluster's    batch.c     what waits in one turn of the loop goes in one call
  *	node.c      a node: its connection, its breaker        job.c       a request, in one slot or several
  *	breaker.c   healthy, degraded, open                    store.c     weir_store_ops on all of that
- *	hi.c        hiredis on the loop, TLS                   decide.lua  the decisions, in the server
+ *	hi.c        hiredis on the loop, TLS                   size.c      what the keys take
+ *	decide.lua  the decisions, in the server
  */
 #ifndef WEIR_REDIS_REDIS_H
 #define WEIR_REDIS_REDIS_H
@@ -60,6 +61,7 @@ struct weir_redis_options {
 	unsigned batch_max;	 /* requests in one script call; 1: no coalescing */
 	size_t waiting_max;	 /* decisions that may wait; more are refused at once (-EAGAIN) */
 	bool quiet; /* changes of health are logged for debugging only: another worker does */
+	bool sizes; /* look now and then what the keys take */
 };
 
 enum weir_redis_health { WEIR_REDIS_HEALTHY, WEIR_REDIS_DEGRADED, WEIR_REDIS_OPEN };
@@ -83,6 +85,8 @@ struct weir_redis_stats {
 	__u64 errors[WEIR_REDIS_ERROR_MAX];
 	__u64 reconnects, script_loads, redirects, late_refunds;
 	__u64 latency_n[WEIR_REDIS_LATENCY_N + 1], latency_sum_us; /* of calls */
+	bool keys_known;
+	__u64 keys, key_bytes; /* under the prefix, about: a sample */
 };
 
 /* Never blocks, needs no server to be there. Runs in @base's thread. Answers every decision exactly once: 0, or

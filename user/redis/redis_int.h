@@ -350,6 +350,7 @@ struct weir_redis {
 	struct weir_redis_ask *asks; /* commands under way that are no decisions (ask.c) */
 	size_t n_jobs;
 	unsigned calls_max;
+	struct weir_redis_size *size; /* NULL: not looked at */
 	struct event *flush, *deadline, *tick;
 	bool flush_due, deadline_due;
 	__u64 turn_ns; /* when this turn's first decision came; while flush is due */
@@ -367,6 +368,13 @@ void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, 
 void weir_redis_map_changed(struct weir_redis *s);
 void weir_redis_show_server(struct weir_redis *s, const char *text);
 void weir_redis_count(__u64 *counter, __u64 by);
+
+/* --- size.c -------------------------------------------------------------------------------------------------------- */
+
+int weir_redis_size_new(struct weir_redis *s);
+void weir_redis_size_tick(struct weir_redis *s, __u64 now_ns);
+/* Nothing is asked any more. */
+void weir_redis_size_free(struct weir_redis *s);
 
 /* --- ask.c --------------------------------------------------------------------------------------------------------- */
 

@@ -182,6 +182,7 @@ static void tick(evutil_socket_t fd, short what, void *arg)
 		weir_redis_node_tick(n, now_ns);
 	}
 	weir_redis_topology_tick(s->topology, now_ns);
+	weir_redis_size_tick(s, now_ns);
 }
 
 /* --- what is shown ----------------------------------------------------------------------------------------------- */
@@ -253,6 +254,9 @@ void weir_store_redis_stats(struct weir_store *store, struct weir_redis_stats *r
 	for (size_t i = 0; i < ARRAY_LEN(n.latency_n); i++)
 		READ(latency_n[i]);
 	READ(latency_sum_us);
+	READ(keys_known);
+	READ(keys);
+	READ(key_bytes);
 #undef READ
 	*ret = n;
 }
@@ -280,6 +284,7 @@ static void redis_free(struct weir_store *store)
 	while (s->oldest)
 		weir_redis_job_give_up(s->oldest, -ECANCELED);
 	weir_redis_ask_end(s);
+	weir_redis_size_free(s);
 	weir_redis_topology_free(s->topology);
 	for (struct weir_redis_node *n = s->nodes, *next; n; n = next) {
 		next = n->next;
@@ -359,7 +364,7 @@ static int set_up(struct weir_redis *s, const struct weir_redis_options *o, stru
 	s->flush = event_new(s->base, -1, 0, flush, s);
 	s->deadline = evtimer_new(s->base, deadline, s);
 	s->tick = event_new(s->base, -1, EV_PERSIST, tick, s);
-	if (!s->flush || !s->deadline || !s->tick)
+	if (!s->flush || !s->deadline || !s->tick || (o->sizes && weir_redis_size_new(s) < 0))
 		return -ENOMEM;
 	t = (struct timeval){.tv_sec = (time_t)(o->probe_ns / 1000000000),
 			     .tv_usec = (long)(o->probe_ns % 1000000000 / 1000)};
