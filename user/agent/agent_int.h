@@ -199,7 +199,7 @@ struct weir_agent {
 	__u64 events_unwritten;
 	struct weir_sweeper sweep;
 	struct weir_fleet_watch *watch_sources; /* NULL: no packet limit has scope: fleet */
-	char notes[8][256]; /* for status: what was said at start */
+	char notes[8][256];			/* for status: what was said at start */
 	size_t n_notes;
 };
 

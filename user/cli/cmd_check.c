@@ -151,7 +151,8 @@ static void print_fleet(const struct weir_conf *c, const struct weir_policy *p, 
 		return;
 	(void)printf("\nLimits of the fleet (with what counts for them, %u of %u places for "
 		     "limits); counts are read every %s:\n",
-		     p->n_limits, WEIR_LIMITS_MAX, weir_str_format_duration(pass_ns, pass));
+		     p->n_limits, (unsigned)WEIR_LIMITS_MAX,
+		     weir_str_format_duration(pass_ns, pass));
 	for (unsigned i = (unsigned)c->n_limits; i < p->n_limits; i++) {
 		const struct weir_conf_limit *l = &c->limits[p->limit[i].counts_for];
 		struct weir_fleet_source_limit s = weir_fleet_source_limit_of(l, pass_ns);
