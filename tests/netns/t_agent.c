@@ -490,7 +490,7 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 		       f->conf, weir, f->conf);
 	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0,
 	       "no group nosuch0");
-	expect(f, weir("limit", "push"), 2, "shared store");
+	expect(f, weir("limit", "push"), 2, "the store is embedded");
 	expect(f, weir("request", "GET", "/"), 1, "no request layer");
 	expect(f, weir("explain", "--user", "x"), 1, "no request layer");
 	expect(f, weir("explain", "--api-key", "s3cret"), 2, "read from standard input");
