@@ -84,7 +84,7 @@ static double last_rate(const char *out)
 int redis_bench_run(const struct redis_bench *b, uint64_t decisions, double *ret_per_s)
 {
 	char out[OUT_BYTES] = "", count[24], clients[16], layers[8],
-	     keys[REDIS_BENCH_LAYERS_MAX][64];
+	     keys[REDIS_BENCH_LAYERS_MAX][96];
 	const char *argv[32] = {redis_program("redis-benchmark"),
 				"-s",
 				b->r->sock,
