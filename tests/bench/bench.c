@@ -36,6 +36,21 @@ static const uint64_t sources_of[COLUMNS] = {1, 65536, 16777216};
 
 static const char three_limits[] = "packet_limits:\n" THREE_LIMITS;
 
+/* The first one of the fleet: what counts for it is a fourth word, so that the third is in a group of its own. */
+static const char fleet_limits[] =
+	"store: {url: \"redis://127.0.0.1\"}\npacket_limits:\n"
+	"  - {name: packets, per: source, rate: 1000/s, burst: 200, scope: fleet}\n"
+	"  - {name: bytes, per: source, rate: 200 Mbit/s, burst: 4 MB}\n"
+	"  - {name: udp, match: {protocol: udp}, per: source, rate: 5000/s, burst: 500}\n";
+/* The same where there is room: a word more in the same slots. */
+static const char fleet_two[] =
+	"store: {url: \"redis://127.0.0.1\"}\npacket_limits:\n"
+	"  - {name: packets, per: source, rate: 1000/s, burst: 200, scope: fleet}\n"
+	"  - {name: bytes, per: source, rate: 200 Mbit/s, burst: 4 MB}\n";
+static const char two_limits[] = "packet_limits:\n"
+				 "  - {name: packets, per: source, rate: 1000/s, burst: 200}\n"
+				 "  - {name: bytes, per: source, rate: 200 Mbit/s, burst: 4 MB}\n";
+
 /* 29 more that do not match, before the three that do. */
 static char *many_limits(void)
 {
@@ -231,6 +246,24 @@ static const struct receiver receivers[] = {
 	 .down = weir_down,
 	 .seen = weir_seen,
 	 .weir = {.yaml = three_limits, .table_bytes = 16 * MB}},
+	{.name = "weir-2-limits",
+
+	 .up = weir_up,
+	 .down = weir_down,
+	 .seen = weir_seen,
+	 .weir = {.yaml = two_limits, .table_bytes = 16 * MB}},
+	{.name = "weir-2-fleet",
+
+	 .up = weir_up,
+	 .down = weir_down,
+	 .seen = weir_seen,
+	 .weir = {.yaml = fleet_two, .table_bytes = 16 * MB}},
+	{.name = "weir-3-fleet",
+
+	 .up = weir_up,
+	 .down = weir_down,
+	 .seen = weir_seen,
+	 .weir = {.yaml = fleet_limits, .table_bytes = 16 * MB}},
 };
 #define RECEIVERS (sizeof(receivers) / sizeof(receivers[0]))
 

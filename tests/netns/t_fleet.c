@@ -46,7 +46,7 @@ struct host {
 	char dir[64], conf[96], socket[96], log[96];
 	pid_t agent;
 	bool blocked;
-	uint64_t blocked_ns;
+	uint64_t blocked_ns, open_ns; /* first seen so, last seen not */
 };
 
 struct fix {
@@ -80,6 +80,7 @@ static void host_start(struct fix *f, struct host *h, int i)
 	(void)fprintf(c,
 		      "instance: host%d\ninterfaces: [weir0]\nstate_dir: %s/state\nadmin: {listen: "
 		      "%s}\nlists: {never_block: [" GUARDED "]}\n"
+		      "memory: {packet_sources: 1 MB}\n"
 		      "store: {url: \"redis+unix://%s\"}\n"
 		      "packet_limits:\n  - {name: all, rate: %d/s, scope: fleet}\n",
 		      i, h->dir, h->socket, f->redis.sock, RATE);
@@ -203,10 +204,13 @@ static bool see_blocks(struct fix *f, const char *source)
 
 	for (int i = 0; i < HOSTS; i++) {
 		struct host *h = &f->host[i];
+		uint64_t asked_ns = wait_now_ns();
 
 		if (!h->blocked && blocks(f, h, source)) {
 			h->blocked = true;
 			h->blocked_ns = wait_now_ns();
+		} else if (!h->blocked) {
+			h->open_ns = asked_ns;
 		}
 		all = all && h->blocked;
 	}
@@ -227,7 +231,7 @@ static void loud_nowhere_and_too_loud_together_is_blocked_everywhere(void **stat
 {
 	struct fix *f = *state;
 	struct gen *g[HOSTS];
-	uint64_t began_ns, last_ns = 0, passed = 0, over = 0;
+	uint64_t began_ns, last_ns = 0, open_ns = 0, passed = 0, over = 0;
 
 	began_ns = wait_now_ns();
 	for (int i = 0; i < HOSTS; i++)
@@ -238,6 +242,7 @@ static void loud_nowhere_and_too_loud_together_is_blocked_everywhere(void **stat
 		struct host *h = &f->host[i];
 
 		last_ns = h->blocked_ns > last_ns ? h->blocked_ns : last_ns;
+		open_ns = h->open_ns > open_ns ? h->open_ns : open_ns;
 		passed += counted(f, h, "pass");
 		assert_int_equal(counted(f, h, "over"), 0); /* quiet anywhere alone */
 	}
@@ -246,7 +251,7 @@ static void loud_nowhere_and_too_loud_together_is_blocked_everywhere(void **stat
 		      "more than the limit in this time\n",
 		      HOSTS, (unsigned long long)(last_ns - began_ns) / 1000000,
 		      (unsigned long long)over);
-	assert_true(last_ns - began_ns < (ROOM_MS + REACTION_MS) * 1000000ull);
+	assert_true(open_ns - began_ns < (ROOM_MS + REACTION_MS) * 1000000ull);
 	assert_true(over < RATE * (ROOM_MS + 2 * REACTION_MS) / 1000);
 	assert_int_equal(weir(&f->host[2], "block", "list"), 0);
 	assert_non_null(strstr(f->out, "fleet:all"));
