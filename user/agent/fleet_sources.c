@@ -279,6 +279,7 @@ void weir_agent_pace_sources(struct weir_agent *a)
 		w->monitor[w->n] = a->conf->limits[of].mode == WEIR_MODE_MONITOR ||
 				   a->in_force == WEIR_MODE_MONITOR;
 		l[w->n] = weir_fleet_source_limit_of(&a->conf->limits[of], w->pass_ns);
+		l[w->n].window_ns = p->limit[i].window_ns;
 		l[w->n].monitor = w->monitor[w->n];
 		w->index[i] = (__u8)w->n;
 		w->of[w->n++] = i;
