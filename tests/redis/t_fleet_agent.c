@@ -413,6 +413,33 @@ static void the_key_secret_is_the_fleets(void **state)
 	}
 }
 
+static void a_host_without_an_interface_says_that_a_block_is_for_others(void **state)
+{
+	struct fix *f = *state;
+	char text[2048];
+
+	stop(f);
+	(void)snprintf(text, sizeof(text),
+		       "interfaces: []\nstate_dir: %s/state\nadmin: {listen: %s/admin.sock}\n"
+		       "store: {url: \"redis+unix://%s\"}\n"
+		       "http: {listeners: [{listen: 127.0.0.1:0, profile: nginx}]}\n",
+		       f->dir, f->dir, server.sock);
+	write_file(f->conf, text);
+	assert_int_equal(start(f), 0);
+	assert_true(until(f, follows(f), 5000));
+	{
+		_cleanup_json_ json_t *j = ask(
+			f,
+			"{'cmd':'list_add','list':'block','prefix':'198.51.100.13','for_s':600}");
+		const char *note =
+			json_string_value(json_array_get(json_object_get(j, "notes"), 0));
+
+		assert_non_null(note);
+		assert_non_null(strstr(note, "this host changes nothing by it"));
+	}
+	assert_true(until(f, other_has("198.51.100.13"), 2000));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, take_down)
@@ -424,6 +451,7 @@ int main(void)
 		TEST(a_kernel_that_refuses_is_told_again),
 		TEST(published_limits_are_followed_and_wrong_ones_are_not),
 		TEST(the_key_secret_is_the_fleets),
+		TEST(a_host_without_an_interface_says_that_a_block_is_for_others),
 	};
 
 	if (!redis_installed()) {

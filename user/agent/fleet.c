@@ -319,16 +319,18 @@ static void note_state(struct weir_agent *a, json_t *reply)
 	char note[512];
 
 	weir_fleet_status(a->fleet, &s);
+	if (!a->dp)
+		weir_reply_note(reply, "this host changes nothing by it (no interface is named): "
+				       "it is for the fleet's other hosts");
 	if (a->fleet_stale) {
 		(void)snprintf(note, sizeof(note), "it does not act on this host yet: %.300s",
 			       a->fleet_error);
 		weir_reply_note(reply, note);
 	}
 	if (s.state == WEIR_FLEET_AWAY) {
-		(void)snprintf(
-			note, sizeof(note),
-			"it acts here; the other hosts get it when the store is back (%.150s)",
-			s.why);
+		(void)snprintf(note, sizeof(note),
+			       "%sthe other hosts get it when the store is back (%.150s)",
+			       a->dp ? "it acts here; " : "", s.why);
 		weir_reply_note(reply, note);
 	}
 	if (!s.durable)
