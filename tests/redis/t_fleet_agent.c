@@ -419,6 +419,8 @@ static void a_host_without_an_interface_says_that_a_block_is_for_others(void **s
 	char text[2048];
 
 	stop(f);
+	weir_fleet_free(other);
+	other = NULL;
 	(void)snprintf(text, sizeof(text),
 		       "interfaces: []\nstate_dir: %s/state\nadmin: {listen: %s/admin.sock}\n"
 		       "store: {url: \"redis+unix://%s\"}\n"
@@ -426,6 +428,8 @@ static void a_host_without_an_interface_says_that_a_block_is_for_others(void **s
 		       f->dir, f->dir, server.sock);
 	write_file(f->conf, text);
 	assert_int_equal(start(f), 0);
+	start_other(f);
+	assert_true(until(f, follows(f), 5000));
 	assert_true(until(f, follows(f), 5000));
 	{
 		_cleanup_json_ json_t *j = ask(

@@ -231,8 +231,8 @@ void weir_conf_explain(const struct weir_conf *c, FILE *f)
 
 	(void)fprintf(f, "Instance %s, pins in %s/%s, state in %s.\n", c->instance, c->bpffs,
 		      c->instance, c->state_dir);
-	(void)fprintf(f, "Commands on %s, for root, the agent's own user%s%s.\n", c->admin_listen,
-		      c->admin_group ? " and group " : " and nobody else",
+	(void)fprintf(f, "Commands on %s, for root%s%s.\n", c->admin_listen,
+		      c->admin_group ? " and group " : " and the agent's own user only",
 		      c->admin_group ? c->admin_group : "");
 	(void)fprintf(f, "Mode %s: %s.\n", weir_mode_name(c->mode),
 		      c->mode == WEIR_MODE_MONITOR
