@@ -47,6 +47,29 @@ static inline void must_start(struct agent *a, const char *conf)
 		fail_msg("%s: %s", strerror(-r), a->out ? a->out : "");
 }
 
+/* An agent for each test of a program. @nobody: without rights. */
+static inline int start_case(void **state, const char *conf, bool nobody)
+{
+	struct agent *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -1;
+	a->nobody = nobody;
+	must_start(a, conf);
+	*state = a;
+	return 0;
+}
+
+static inline int end_case(void **state)
+{
+	struct agent *a = *state;
+	int r = agent_end(a);
+
+	agent_stop(a);
+	free(a);
+	return r;
+}
+
 static inline void must_reload(struct agent *a, const char *conf)
 {
 	int r = agent_reload(a, conf);

@@ -15,24 +15,7 @@ static const char conf[] =
 
 static int set_up(void **state)
 {
-	struct agent *a = calloc(1, sizeof(*a));
-
-	if (!a)
-		return -1;
-	a->nobody = true;
-	must_start(a, conf);
-	*state = a;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct agent *a = *state;
-	int r = agent_end(a);
-
-	agent_stop(a);
-	free(a);
-	return r;
+	return start_case(state, conf, true);
 }
 
 static void says(struct agent *a, int status, int want, const char *words)
@@ -161,5 +144,5 @@ int main(void)
 		cmocka_unit_test(status_top_and_events_tell_of_refusals),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, end_case);
 }

@@ -81,16 +81,6 @@ static int set_up(void **state)
 	return 0;
 }
 
-static int tear_down(void **state)
-{
-	struct agent *a = *state;
-	int r = agent_end(a);
-
-	agent_stop(a);
-	free(a);
-	return r;
-}
-
 /* --- headers that agree ---- */
 
 static long long one_number(const struct web_reply *r, const char *name)
@@ -852,5 +842,5 @@ int main(void)
 		cmocka_unit_test(metrics_count_and_name_nobody),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, end_case);
 }

@@ -39,23 +39,7 @@ static const char conf[] =
 
 static int set_up(void **state)
 {
-	struct agent *a = calloc(1, sizeof(*a));
-
-	if (!a)
-		return -1;
-	must_start(a, conf);
-	*state = a;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct agent *a = *state;
-	int r = agent_end(a);
-
-	agent_stop(a);
-	free(a);
-	return r;
+	return start_case(state, conf, false);
 }
 
 static void must_get(unsigned got, unsigned want, const char *what)
@@ -575,5 +559,5 @@ int main(void)
 		cmocka_unit_test(a_body_of_json_is_believed_like_a_proxy),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, end_case);
 }

@@ -56,16 +56,6 @@ static int set_up(void **state)
 	return 0;
 }
 
-static int tear_down(void **state)
-{
-	struct agent *a = *state;
-	int r = agent_end(a);
-
-	agent_stop(a);
-	free(a);
-	return r;
-}
-
 static uint64_t random_u64(uint64_t *seed)
 {
 	*seed ^= *seed >> 12;
@@ -904,5 +894,5 @@ int main(void)
 		cmocka_unit_test(a_wrong_configuration_changes_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, end_case);
 }

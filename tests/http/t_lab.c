@@ -55,23 +55,7 @@ static const char conf[] = LISTENERS
 
 static int set_up(void **state)
 {
-	struct agent *a = calloc(1, sizeof(*a));
-
-	if (!a)
-		return -1;
-	must_start(a, conf);
-	*state = a;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct agent *a = *state;
-	int r = agent_end(a);
-
-	agent_stop(a);
-	free(a);
-	return r;
+	return start_case(state, conf, false);
 }
 
 /* --- an edge ---- */
@@ -622,5 +606,5 @@ int main(void)
 		cmocka_unit_test(held_requests_are_answered_at_shutdown),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, end_case);
 }

@@ -15,23 +15,7 @@ static const char first[] = LISTENERS "request_limits:\n" LOG("one", "/one", "10
 
 static int set_up(void **state)
 {
-	struct agent *a = calloc(1, sizeof(*a));
-
-	if (!a)
-		return -1;
-	must_start(a, first);
-	*state = a;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct agent *a = *state;
-	int r = agent_end(a);
-
-	agent_stop(a);
-	free(a);
-	return r;
+	return start_case(state, first, false);
 }
 
 static long long left(struct web *w, const char *target)
@@ -282,5 +266,5 @@ int main(void)
 		cmocka_unit_test(a_start_after_an_end_is_a_new_one),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, end_case);
 }

@@ -96,17 +96,6 @@ json_t *weir_agent_fleet_json(struct weir_agent *a)
 	return o;
 }
 
-__attribute__((format(printf, 2, 3))) static void say(json_t *list, const char *format, ...)
-{
-	char line[768];
-	va_list ap;
-
-	va_start(ap, format);
-	(void)vsnprintf(line, sizeof(line), format, ap);
-	va_end(ap);
-	(void)json_array_append_new(list, weir_json_text(line)); /* out of memory: not shown */
-}
-
 static void say_agents(struct weir_agent *a, const struct weir_fleet_limits *l, json_t *list)
 {
 	size_t n = weir_fleet_agents(a->fleet, NULL, 0);
@@ -119,16 +108,18 @@ static void say_agents(struct weir_agent *a, const struct weir_fleet_limits *l, 
 		if (g[i].self || !g[i].live)
 			continue;
 		if (g[i].limits_failed)
-			say(list, "%s keeps generation %llu of the limits: %llu is wrong there",
-			    g[i].host, (unsigned long long)g[i].limits,
-			    (unsigned long long)l->generation);
+			weir_json_say(list,
+				      "%s keeps generation %llu of the limits: %llu is wrong there",
+				      g[i].host, (unsigned long long)g[i].limits,
+				      (unsigned long long)l->generation);
 		else if (g[i].limits_from_store && l->generation && g[i].limits != l->generation &&
 			 weir_fleet_now_ms(a->fleet) > l->at_ms + LAG_SAID_MS)
-			say(list,
-			    "%s lags: generation %llu of the limits is in force there, %llu is "
-			    "published",
-			    g[i].host, (unsigned long long)g[i].limits,
-			    (unsigned long long)l->generation);
+			weir_json_say(
+				list,
+				"%s lags: generation %llu of the limits is in force there, %llu is "
+				"published",
+				g[i].host, (unsigned long long)g[i].limits,
+				(unsigned long long)l->generation);
 	}
 	free(g);
 }
@@ -140,33 +131,38 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 	char when[WEIR_TIME_STRLEN];
 
 	if (weir_agent_sources_idle(a))
-		say(list, "%s", weir_agent_sources_idle(a));
+		weir_json_say(list, "%s", weir_agent_sources_idle(a));
 	if (!a->fleet)
 		return;
 	weir_fleet_status(a->fleet, &s);
 	weir_fleet_limits(a->fleet, &l);
 	if (s.state == WEIR_FLEET_AWAY)
-		say(list,
-		    "the store does not answer since %s (%s): blocks and allows of this host reach "
-		    "no "
-		    "other, %llu change%s wait%s",
-		    weir_clock_format(s.since_s, when), s.why, (unsigned long long)s.waiting,
-		    s.waiting == 1 ? "" : "s", s.waiting == 1 ? "s" : "");
+		weir_json_say(list,
+			      "the store does not answer since %s (%s): blocks and allows of this "
+			      "host reach "
+			      "no "
+			      "other, %llu change%s wait%s",
+			      weir_clock_format(s.since_s, when), s.why,
+			      (unsigned long long)s.waiting, s.waiting == 1 ? "" : "s",
+			      s.waiting == 1 ? "s" : "");
 	if (weir_fleet_unready(a->fleet))
-		say(list, "NOT READY: %s", weir_fleet_unready(a->fleet));
+		weir_json_say(list, "NOT READY: %s", weir_fleet_unready(a->fleet));
 	if (a->fleet_stale)
-		say(list, "the fleet's lists are not in force as they are: %s", a->fleet_error);
+		weir_json_say(list, "the fleet's lists are not in force as they are: %s",
+			      a->fleet_error);
 	if (!s.durable && !a->forgetful)
-		say(list,
-		    "what the fleet says cannot be written into %s: a restart without the store "
-		    "would lose it",
-		    a->conf->state_dir);
+		weir_json_say(list,
+			      "what the fleet says cannot be written into %s: a restart without "
+			      "the store "
+			      "would lose it",
+			      a->conf->state_dir);
 	if (a->pushed_failed)
-		say(list,
-		    "generation %llu of the limits is wrong here, %llu stays in force: %s (weir "
-		    "limit "
-		    "pull tries again)",
-		    (unsigned long long)a->pushed_failed, (unsigned long long)a->pushed.generation,
-		    a->pushed_error);
+		weir_json_say(list,
+			      "generation %llu of the limits is wrong here, %llu stays in force: "
+			      "%s (weir "
+			      "limit "
+			      "pull tries again)",
+			      (unsigned long long)a->pushed_failed,
+			      (unsigned long long)a->pushed.generation, a->pushed_error);
 	say_agents(a, &l, list);
 }

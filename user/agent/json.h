@@ -6,8 +6,10 @@
 #define WEIR_AGENT_JSON_H
 
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "user/base/cleanup.h"
@@ -75,6 +77,19 @@ static inline __u64 weir_json_u64_of(const json_t *o, const char *key)
 static inline bool weir_json_bool_of(const json_t *o, const char *key)
 {
 	return json_is_true(json_object_get(o, key));
+}
+
+/* Appends a line of text, at most 767 bytes of it. */
+__attribute__((format(printf, 2, 3))) static inline void weir_json_say(json_t *list,
+								       const char *format, ...)
+{
+	char line[768];
+	va_list ap;
+
+	va_start(ap, format);
+	(void)vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
+	(void)json_array_append_new(list, weir_json_text(line)); /* out of memory: not shown */
 }
 
 #endif

@@ -283,17 +283,6 @@ json_t *weir_agent_request_json(struct weir_agent *a, bool whole)
 
 /* --- what is wrong ---- */
 
-__attribute__((format(printf, 2, 3))) static void say(json_t *list, const char *format, ...)
-{
-	char line[768];
-	va_list ap;
-
-	va_start(ap, format);
-	(void)vsnprintf(line, sizeof(line), format, ap);
-	va_end(ap);
-	(void)json_array_append_new(list, weir_json_text(line)); /* out of memory: not shown */
-}
-
 /* What counts on this host alone now, and why. */
 static void degraded_store(struct weir_agent *a, json_t *list)
 {
@@ -312,18 +301,21 @@ static void degraded_store(struct weir_agent *a, json_t *list)
 		n++;
 	}
 	if (!s->secret_known)
-		say(list, "the fleet's secret is not known yet: %s count on this host alone",
-		    n ? names : "its limits");
+		weir_json_say(list,
+			      "the fleet's secret is not known yet: %s count on this host alone",
+			      n ? names : "its limits");
 	else if (s->redis.health == WEIR_REDIS_OPEN)
-		say(list,
-		    "the store does not answer since %s (%s): on_store_failure decides for %s",
-		    weir_clock_format(s->redis.since_s, when), s->redis.cause,
-		    n ? names : "no limit");
+		weir_json_say(
+			list,
+			"the store does not answer since %s (%s): on_store_failure decides for %s",
+			weir_clock_format(s->redis.since_s, when), s->redis.cause,
+			n ? names : "no limit");
 	else if (n)
-		say(list,
-		    "the store did not answer every request (%s): on_store_failure decided for "
-		    "some of %s",
-		    s->redis.cause, names);
+		weir_json_say(
+			list,
+			"the store did not answer every request (%s): on_store_failure decided for "
+			"some of %s",
+			s->redis.cause, names);
 }
 
 void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
@@ -336,34 +328,39 @@ void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
 	__u64 evicted;
 
 	if (!a->dp && c->n_limits)
-		say(list,
-		    "packet_limits are not in force: no interface is configured, so requests are "
-		    "limited alone");
+		weir_json_say(list, "packet_limits are not in force: no interface is configured, "
+				    "so requests are "
+				    "limited alone");
 	if (!a->l7)
 		return;
 	degraded_store(a, list);
 	evicted = weir_request_rate(&a->request, now->evicted + now->full,
 				    before->evicted + before->full);
 	if (evicted)
-		say(list,
-		    "the store is full: %llu states a second are forgotten before they are over "
-		    "(raise memory.request_keys and memory.request_bytes)",
-		    (unsigned long long)evicted);
+		weir_json_say(list,
+			      "the store is full: %llu states a second are forgotten before they "
+			      "are over "
+			      "(raise memory.request_keys and memory.request_bytes)",
+			      (unsigned long long)evicted);
 	if (a->dp && c->request.suspicious.n_packet_limits && !c->events_per_second)
-		say(list,
-		    "suspicious.packet_limits hears of no packet: log.events_per_second is 0");
+		weir_json_say(
+			list,
+			"suspicious.packet_limits hears of no packet: log.events_per_second is 0");
 	if (weir_acting_now(&a->untrusted, now_s))
-		say(list,
-		    "%llu requests had forwarded headers from peers that are not in "
-		    "trusted_proxies: the peer's own address was counted, and all clients behind "
-		    "it are one (is a proxy missing there?)",
-		    (unsigned long long)http->untrusted_forwarded);
+		weir_json_say(list,
+			      "%llu requests had forwarded headers from peers that are not in "
+			      "trusted_proxies: the peer's own address was counted, and all "
+			      "clients behind "
+			      "it are one (is a proxy missing there?)",
+			      (unsigned long long)http->untrusted_forwarded);
 	if (weir_acting_now(&a->pathless, now_s))
-		say(list,
-		    "%llu requests of proxies came without the client's address and %llu without "
-		    "the path, which the profile of their listener expects: the proxy's "
-		    "configuration is not the one in the documentation",
-		    (unsigned long long)http->no_address, (unsigned long long)http->no_target);
+		weir_json_say(list,
+			      "%llu requests of proxies came without the client's address and %llu "
+			      "without "
+			      "the path, which the profile of their listener expects: the proxy's "
+			      "configuration is not the one in the documentation",
+			      (unsigned long long)http->no_address,
+			      (unsigned long long)http->no_target);
 }
 
 /* --- one client ---- */

@@ -332,7 +332,7 @@ static void warn_unreached(const struct weir_reader *r, const struct weir_conf_r
 		weir_reader_warn(r, at(r, "key"),
 				 "key: %s is always there, so that what stands after it never "
 				 "counts",
-				 weir_key_part_kind_name(l->key.choice[i].part[0].kind));
+				 weir_key_kind_name(l->key.choice[i].part[0].kind));
 		return;
 	}
 }

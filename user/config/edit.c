@@ -12,20 +12,6 @@ struct edit {
 	char text[1536];
 };
 
-/* libyaml counts characters; texts are bytes. */
-static size_t byte_of(const char *text, size_t n, size_t character)
-{
-	size_t i = 0;
-
-	for (; i < n; i++) {
-		if (((unsigned char)text[i] & 0xc0) == 0x80)
-			continue;
-		if (character-- == 0)
-			break;
-	}
-	return i;
-}
-
 /* The value as the file shall say it. Flow text goes in as it is: it was parsed by itself and is one line, so it cannot
  * end a group that it stands in. Other text is quoted unless it is harmless everywhere.
  */
@@ -138,7 +124,8 @@ static void insert_key(const char *text, size_t n, yaml_document_t *doc, const y
 	const yaml_node_t *name = value_in(doc, map, "name");
 	const yaml_node_t *first = yaml_document_get_node(doc, map->data.mapping.pairs.start->key);
 	bool flow = map->data.mapping.style == YAML_FLOW_MAPPING_STYLE, crlf;
-	size_t at = byte_of(text, n, name ? name->end_mark.index : first->start_mark.index);
+	size_t at =
+		weir_yaml_byte_of(text, n, name ? name->end_mark.index : first->start_mark.index);
 	int column = (int)(first->start_mark.column % 64);
 
 	ret->at = ret->until = at;
@@ -169,8 +156,8 @@ static int replace_value(const char *text, size_t n, const yaml_node_t *v, const
 			e, -EINVAL,
 			"line %zu: %s spans several lines there (edit the file by hand)",
 			v->start_mark.line + 1, key);
-	ret->at = byte_of(text, n, v->start_mark.index);
-	ret->until = byte_of(text, n, v->end_mark.index);
+	ret->at = weir_yaml_byte_of(text, n, v->start_mark.index);
+	ret->until = weir_yaml_byte_of(text, n, v->end_mark.index);
 	(void)snprintf(ret->text, sizeof(ret->text), "%s%.1400s", ret->at == ret->until ? " " : "",
 		       value); /* it fits */
 	return 0;
@@ -181,8 +168,8 @@ static int spread_value(const char *text, size_t n, yaml_document_t *doc, const 
 			const char *plan, const char *value, char *buf, size_t size)
 {
 	const yaml_node_t *plans = value_in(doc, yaml_document_get_root_node(doc), "plans");
-	size_t from = byte_of(text, n, v->start_mark.index), used = 0;
-	int len = (int)(byte_of(text, n, v->end_mark.index) - from);
+	size_t from = weir_yaml_byte_of(text, n, v->start_mark.index), used = 0;
+	int len = (int)(weir_yaml_byte_of(text, n, v->end_mark.index) - from);
 	bool found = false;
 
 	if (!plans || plans->type != YAML_SEQUENCE_NODE || v->type != YAML_SCALAR_NODE || len > 64)

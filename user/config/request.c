@@ -151,28 +151,6 @@ bool weir_key_counts_ip(const struct weir_key_spec *key)
 	return false;
 }
 
-static const char *const kind_names[WEIR_KEY_KIND_MAX] = {
-	[WEIR_KEY_NONE] = "",
-	[WEIR_KEY_IP] = "ip",
-	[WEIR_KEY_USER] = "user",
-	[WEIR_KEY_API_KEY] = "api-key",
-	[WEIR_KEY_TOKEN] = "token",
-	[WEIR_KEY_USER_AGENT] = "user-agent",
-	[WEIR_KEY_ENDPOINT] = "endpoint",
-	[WEIR_KEY_METHOD] = "method",
-	[WEIR_KEY_PATH] = "path",
-	[WEIR_KEY_HOST] = "host",
-	[WEIR_KEY_GLOBAL] = "global",
-	[WEIR_KEY_HEADER] = "header",
-	[WEIR_KEY_COOKIE] = "cookie",
-	[WEIR_KEY_QUERY] = "query",
-};
-
-const char *weir_key_part_kind_name(enum weir_key_kind kind)
-{
-	return kind_names[kind];
-}
-
 /* A name's bytes, those that mean something here as %XX. */
 static void put_name(FILE *f, const char *name)
 {
@@ -198,7 +176,11 @@ int weir_key_text_make(const struct weir_key_spec *key, char **ret)
 		for (size_t j = 0; j < key->choice[i].n; j++) {
 			const struct weir_key_part *p = &key->choice[i].part[j];
 
-			(void)fprintf(f, "%s%s", j ? "+" : i ? "|" : "", kind_names[p->kind]);
+			(void)fprintf(f, "%s%s",
+				      j	  ? "+"
+				      : i ? "|"
+					  : "",
+				      weir_key_kind_name(p->kind));
 			if (p->name[0]) {
 				(void)fputc(':', f);
 				put_name(f, p->name);

@@ -25,7 +25,6 @@ bool weir_choice_has(const struct weir_key_choice *c, enum weir_key_kind kind);
 bool weir_choice_is_chosen(const struct weir_key_choice *c);
 /* May an address be counted, so that prefix lengths matter? */
 bool weir_key_counts_ip(const struct weir_key_spec *key);
-const char *weir_key_part_kind_name(enum weir_key_kind kind);
 /* key_text of a limit; frees what *ret was. */
 int weir_key_text_make(const struct weir_key_spec *key, char **ret);
 

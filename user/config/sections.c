@@ -8,20 +8,6 @@
 #include "user/config/conf.h"
 #include "user/config/yaml.h"
 
-/* libyaml counts characters; texts are bytes. */
-static size_t byte_of(const char *text, size_t n, size_t character)
-{
-	size_t i = 0;
-
-	for (; i < n; i++) {
-		if (((unsigned char)text[i] & 0xc0) == 0x80)
-			continue;
-		if (character-- == 0)
-			break;
-	}
-	return i;
-}
-
 static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -59,7 +45,7 @@ static int part_map(const char *text, size_t n, yaml_document_t *doc, const yaml
 	for (const yaml_node_pair_t *p = map->data.mapping.pairs.start;
 	     p < map->data.mapping.pairs.top; p++) {
 		const yaml_node_t *key = yaml_document_get_node(doc, p->key);
-		size_t at = byte_of(text, n, key->start_mark.index);
+		size_t at = weir_yaml_byte_of(text, n, key->start_mark.index);
 
 		if (key->type != YAML_SCALAR_NODE || key->start_mark.column)
 			return weir_error_set(e, -EINVAL,

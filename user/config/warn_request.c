@@ -152,7 +152,7 @@ static void warn_rotating(const struct weir_reader *r, const struct weir_conf_re
 			"limit \"%s\": new_per_ip lets an address keep every %s%s%s that it goes "
 			"on "
 			"using, and no limit with key: ip bounds them all (add one)",
-			l->name, weir_key_part_kind_name(part->kind), *part->name ? ":" : "",
+			l->name, weir_key_kind_name(part->kind), *part->name ? ":" : "",
 			part->name);
 	else
 		warn_at(r, l->line,
@@ -160,7 +160,7 @@ static void warn_rotating(const struct weir_reader *r, const struct weir_conf_re
 			"meets it, and no limit with key: ip counts the same requests (add one, "
 			"and "
 			"new_per_ip)",
-			l->name, weir_key_part_kind_name(part->kind), *part->name ? ":" : "",
+			l->name, weir_key_kind_name(part->kind), *part->name ? ":" : "",
 			part->name);
 }
 

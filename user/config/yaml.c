@@ -363,3 +363,16 @@ int weir_yaml_load(const char *text, size_t n, yaml_document_t *ret,
 	}
 	return 0;
 }
+
+size_t weir_yaml_byte_of(const char *text, size_t n, size_t character)
+{
+	size_t i = 0;
+
+	for (; i < n; i++) {
+		if (((unsigned char)text[i] & 0xc0) == 0x80)
+			continue;
+		if (character-- == 0)
+			break;
+	}
+	return i;
+}

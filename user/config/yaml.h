@@ -43,4 +43,7 @@ bool weir_yaml_is_null(const yaml_node_t *n);
 /* "a list", "a text"… for messages */
 const char *weir_yaml_kind(const yaml_node_t *n);
 
+/* libyaml counts characters, texts are bytes: where the @character-th one of @text begins; @n if there is none. */
+size_t weir_yaml_byte_of(const char *text, size_t n, size_t character);
+
 #endif

@@ -34,6 +34,11 @@ static const char *const kind_names[WEIR_KEY_KIND_MAX] = {
 	[WEIR_KEY_QUERY] = "query",
 };
 
+const char *weir_key_kind_name(enum weir_key_kind kind)
+{
+	return kind_names[kind] ? kind_names[kind] : "";
+}
+
 /* Where a part's value is, once found: the feeding must not fail half way. */
 struct value {
 	struct weir_text text;

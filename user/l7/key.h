@@ -106,6 +106,8 @@ struct weir_key {
 	bool fallback;	    /* by `missing: ip` */
 };
 
+/* As the configuration writes it, without a name: "ip", "header". */
+const char *weir_key_kind_name(enum weir_key_kind kind);
 /* "ip", "header:X-Tenant". -EINVAL with a sentence in @error. */
 int weir_key_part_parse(const char *text, struct weir_key_part *ret, struct weir_error *error);
 
