@@ -6,7 +6,6 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <pwd.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 #include "user/agent/admin.h"
 #include "user/agent/clock.h"
 #include "user/agent/json.h"
+#include "user/base/unix.h"
 
 #define WRITE_S 30 /* a client that reads nothing for so long is dropped */
 
@@ -71,52 +71,26 @@ static int make_parent(const char *path, struct weir_error *e)
 	return 0;
 }
 
-/* Removes a socket that nobody answers on. */
 static int clear_stale(const struct sockaddr_un *a, struct weir_error *e)
 {
-	_cleanup_close_ int fd = -1;
-	struct stat st;
+	bool unlinking;
+	int r = weir_unix_clear_stale(a, &unlinking);
 
-	if (lstat(a->sun_path, &st) < 0)
-		return errno == ENOENT ? 0
-				       : weir_error_set(e, -errno, "admin socket %s: %s",
-							a->sun_path, strerror(errno));
-	if (!S_ISSOCK(st.st_mode))
-		return weir_error_set(e, -EEXIST,
+	if (r == -EEXIST)
+		return weir_error_set(e, r,
 				      "admin socket: %s exists and is no socket; remove it, or set "
 				      "admin.listen to another path",
 				      a->sun_path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return weir_error_set(e, -errno, "admin socket: %s", strerror(errno));
-	if (connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 || errno == EAGAIN ||
-	    errno == EINPROGRESS)
-		return weir_error_set(e, -EADDRINUSE,
+	if (r == -EADDRINUSE)
+		return weir_error_set(e, r,
 				      "an agent already answers on %s; stop that one first "
 				      "(systemctl stop weir), or give this "
 				      "one another instance, state_dir and admin.listen",
 				      a->sun_path);
-	if (errno != ECONNREFUSED)
-		return weir_error_set(e, -errno, "admin socket %s: %s", a->sun_path,
-				      strerror(errno));
-	if (unlink(a->sun_path) < 0 && errno != ENOENT)
-		return weir_error_set(e, -errno, "admin socket: cannot remove the stale %s: %s",
-				      a->sun_path, strerror(errno));
-	return 0;
-}
-
-/* /etc/group only: a directory service could block the loop. */
-static bool find_group(const char *name, gid_t *ret)
-{
-	_cleanup_fclose_ FILE *f = fopen("/etc/group", "re");
-	struct group *g;
-
-	while (f && (g = fgetgrent(f)))
-		if (!strcmp(g->gr_name, name)) {
-			*ret = g->gr_gid;
-			return true;
-		}
-	return false;
+	if (r < 0 && unlinking)
+		return weir_error_set(e, r, "admin socket: cannot remove the stale %s: %s",
+				      a->sun_path, strerror(-r));
+	return r < 0 ? weir_error_set(e, r, "admin socket %s: %s", a->sun_path, strerror(-r)) : 0;
 }
 
 static int give_to_group(const char *path, const char *group, char **ret_note, struct weir_error *e)
@@ -125,7 +99,7 @@ static int give_to_group(const char *path, const char *group, char **ret_note, s
 
 	if (!group)
 		return 0;
-	if (!find_group(group, &gid)) {
+	if (!weir_group_find(group, &gid)) {
 		if (asprintf(ret_note,
 			     "admin.group %s does not exist (addgroup --system %s): only %s may "
 			     "use %s",

@@ -5,11 +5,11 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "user/agent/guard.h"
+#include "user/agent/netlink.h"
 
 void weir_guard_done(struct weir_guard_set *s)
 {
@@ -276,40 +276,9 @@ static int ask(int fd, unsigned short type, unsigned seq)
 	return send(fd, &q, sizeof(q), 0) < 0 ? -errno : 0;
 }
 
-/* Reads answers to @seq until the dump is done: 0, or -errno. */
-static int read_dump(struct weir_guard_set *s, int fd, unsigned seq, __u64 until_ns)
+static int take(void *arg, const struct nlmsghdr *h, size_t left)
 {
-	static char buf[1 << 16] __attribute__((aligned(8)));
-
-	for (;;) {
-		__u64 now_ns = weir_clock_ns(CLOCK_MONOTONIC);
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		ssize_t n;
-		int r;
-
-		if (now_ns >= until_ns ||
-		    poll(&p, 1, (int)((until_ns - now_ns) / 1000000) + 1) == 0)
-			return -ETIMEDOUT;
-		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
-		if (n < 0 && (errno == EINTR || errno == EAGAIN))
-			continue;
-		if (n < 0)
-			return -errno;
-		for (const struct nlmsghdr *h = (const void *)buf; NLMSG_OK(h, n);
-		     h = NLMSG_NEXT(h, n)) {
-			if (h->nlmsg_seq != seq)
-				continue;
-			if (h->nlmsg_type == NLMSG_DONE)
-				return 0;
-			if (h->nlmsg_type == NLMSG_ERROR)
-				return has_body(h, (size_t)n, sizeof(struct nlmsgerr))
-					       ? ((const struct nlmsgerr *)NLMSG_DATA(h))->error
-					       : -EBADMSG;
-			r = weir_guard_message(s, h, (size_t)n);
-			if (r < 0)
-				return r;
-		}
-	}
+	return weir_guard_message(arg, h, left);
 }
 
 static int open_socket(unsigned groups, int *ret_fd)
@@ -333,11 +302,11 @@ int weir_guard_scan(struct weir_guard_set *s, int timeout_ms, struct weir_error 
 	if (r == 0)
 		r = ask(fd, RTM_GETADDR, 1);
 	if (r == 0)
-		r = read_dump(s, fd, 1, until_ns);
+		r = weir_netlink_dump(fd, 1, until_ns, take, s);
 	if (r == 0)
 		r = ask(fd, RTM_GETROUTE, 2);
 	if (r == 0)
-		r = read_dump(s, fd, 2, until_ns);
+		r = weir_netlink_dump(fd, 2, until_ns, take, s);
 	if (r < 0)
 		return weir_error_set(e, r, "cannot read this host's addresses and routes: %s",
 				      strerror(-r));

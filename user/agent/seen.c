@@ -6,11 +6,11 @@
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "user/agent/clock.h"
+#include "user/agent/netlink.h"
 #include "user/agent/seen.h"
 #include "user/base/cleanup.h"
 
@@ -79,47 +79,12 @@ static void look(struct search *s, const struct inet_diag_msg *m)
 			s->found.peer = true;
 }
 
-/* 1 at the end of the dump, 0 if there is more. */
-static int take(struct search *s, const struct nlmsghdr *h, ssize_t n, unsigned seq)
+static int look_at(void *arg, const struct nlmsghdr *h, size_t left)
 {
-	for (; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
-		if (h->nlmsg_seq != seq)
-			continue;
-		if (h->nlmsg_type == NLMSG_DONE)
-			return 1;
-		if (h->nlmsg_type == NLMSG_ERROR)
-			return h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct nlmsgerr)) &&
-					       ((const struct nlmsgerr *)NLMSG_DATA(h))->error < 0
-				       ? ((const struct nlmsgerr *)NLMSG_DATA(h))->error
-				       : -EBADMSG;
-		if (h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
-			look(s, NLMSG_DATA(h));
-	}
+	(void)left;
+	if (h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
+		look(arg, NLMSG_DATA(h));
 	return 0;
-}
-
-static int read_all(struct search *s, int fd, unsigned seq, __u64 until_ns)
-{
-	static char buf[1 << 16] __attribute__((aligned(8)));
-
-	for (;;) {
-		__u64 now_ns = weir_clock_ns(CLOCK_MONOTONIC);
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		ssize_t n;
-		int r;
-
-		if (now_ns >= until_ns ||
-		    poll(&p, 1, (int)((until_ns - now_ns) / 1000000) + 1) == 0)
-			return -ETIMEDOUT;
-		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
-		if (n < 0 && (errno == EINTR || errno == EAGAIN))
-			continue;
-		if (n < 0)
-			return -errno;
-		r = take(s, (const void *)buf, n, seq);
-		if (r)
-			return r < 0 ? r : 0;
-	}
 }
 
 int weir_seen_tcp(const struct weir_prefix *client, const struct weir_prefix *block,
@@ -136,12 +101,12 @@ int weir_seen_tcp(const struct weir_prefix *client, const struct weir_prefix *bl
 	if (client->family == 4) {
 		r = send_query(fd, AF_INET, block, 1);
 		if (r == 0)
-			r = read_all(&s, fd, 1, until_ns);
+			r = weir_netlink_dump(fd, 1, until_ns, look_at, &s);
 	}
 	if (r == 0) /* IPv4 clients of a socket that takes both are here too */
 		r = send_query(fd, AF_INET6, block, 2);
 	if (r == 0)
-		r = read_all(&s, fd, 2, until_ns);
+		r = weir_netlink_dump(fd, 2, until_ns, look_at, &s);
 	if (r < 0)
 		return r;
 	*ret = s.found;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The state file: see state.h. Called by the agent only; one connection, no other process writes it. */
 #include <errno.h>
-#include <sqlite3.h>
 #include <string.h>
 
 #include "user/agent/clock.h"
 #include "user/agent/state.h"
+#include "user/base/sqlite.h"
 #include "user/base/str.h"
 
 #define STATE_VERSION 1
@@ -31,38 +31,9 @@ struct weir_state {
 	char why[256]; /* that is so */
 };
 
-/* SQLite's result codes as -errno. */
-static int to_errno(int r)
-{
-	switch (r & 0xff) {
-	case SQLITE_OK:
-	case SQLITE_DONE:
-	case SQLITE_ROW:
-		return 0;
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_FULL:
-		return -ENOSPC;
-	case SQLITE_PERM:
-		return -EACCES;
-	case SQLITE_READONLY:
-		return -EROFS;
-	case SQLITE_CANTOPEN:
-		return -EACCES;
-	case SQLITE_BUSY:
-	case SQLITE_LOCKED:
-		return -EBUSY;
-	case SQLITE_CORRUPT:
-	case SQLITE_NOTADB:
-		return -EUCLEAN;
-	default:
-		return -EIO;
-	}
-}
-
 static int run_sql(struct weir_state *s, const char *sql)
 {
-	return to_errno(sqlite3_exec(s->db, sql, NULL, NULL, NULL));
+	return weir_sqlite_errno(sqlite3_exec(s->db, sql, NULL, NULL, NULL));
 }
 
 static int read_version(struct weir_state *s, int *ret)
@@ -75,7 +46,7 @@ static int read_version(struct weir_state *s, int *ret)
 	if (r == SQLITE_ROW)
 		*ret = sqlite3_column_int(q, 0);
 	(void)sqlite3_finalize(q); /* repeats r */
-	return to_errno(r);
+	return weir_sqlite_errno(r);
 }
 
 static int prepare(struct weir_state *s)
@@ -106,8 +77,9 @@ static int prepare(struct weir_state *s)
 			   " WITHOUT ROWID;"
 			   "PRAGMA user_version=1; COMMIT;");
 	for (int i = 0; r == 0 && i < STATEMENT_MAX; i++)
-		r = to_errno(sqlite3_prepare_v3(s->db, statement_sql[i], -1,
-						SQLITE_PREPARE_PERSISTENT, &s->statement[i], NULL));
+		r = weir_sqlite_errno(sqlite3_prepare_v3(s->db, statement_sql[i], -1,
+							 SQLITE_PREPARE_PERSISTENT,
+							 &s->statement[i], NULL));
 	return r;
 }
 
@@ -118,7 +90,7 @@ static int open_once(const char *path, struct weir_state **ret, struct weir_erro
 
 	if (!s)
 		return weir_error_set(e, -ENOMEM, "out of memory");
-	r = to_errno(
+	r = weir_sqlite_errno(
 		sqlite3_open_v2(path, &s->db,
 				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 				NULL));
@@ -193,7 +165,7 @@ static int open_uri(const char *uri, int flags, const char *why, struct weir_sta
 		return -ENOMEM;
 	s->reading = true;
 	(void)weir_str_copy(s->why, sizeof(s->why), why); /* cut if long */
-	r = to_errno(
+	r = weir_sqlite_errno(
 		sqlite3_open_v2(uri, &s->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL));
 	if (r == 0)
 		r = prepare(s);
@@ -294,7 +266,7 @@ static int finish(sqlite3_stmt *q)
 
 	(void)sqlite3_reset(q); /* repeats r */
 	(void)sqlite3_clear_bindings(q);
-	return to_errno(r);
+	return weir_sqlite_errno(r);
 }
 
 static void bind_text(sqlite3_stmt *q, int i, const char *text)
@@ -392,7 +364,7 @@ int weir_state_each(struct weir_state *s, weir_state_fn fn, void *arg, unsigned 
 	if (stop)
 		return stop;
 	*ret_bad_rows = bad;
-	return to_errno(r);
+	return weir_sqlite_errno(r);
 }
 
 int weir_state_set(struct weir_state *s, const char *key, const char *value)
@@ -424,8 +396,8 @@ int weir_state_get(struct weir_state *s, const char *key, char **ret)
 	}
 	(void)sqlite3_reset(q); /* repeats r */
 	(void)sqlite3_clear_bindings(q);
-	if (to_errno(r) < 0)
-		return to_errno(r);
+	if (weir_sqlite_errno(r) < 0)
+		return weir_sqlite_errno(r);
 	*ret = value;
 	return 0;
 }

@@ -3,11 +3,11 @@
  * words. An SQLite file of the state directory. Writers gather in a transaction that the caller ends; the first error is
  * kept until then. Called by fleet.c and agents.c.
  */
-#include <sqlite3.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "user/base/sqlite.h"
 #include "user/base/str.h"
 #include "user/fleet/fleet_int.h"
 
@@ -31,36 +31,9 @@ struct weir_fleet_disk {
 	char why[160];
 };
 
-static int to_errno(int r)
-{
-	switch (r & 0xff) {
-	case SQLITE_OK:
-	case SQLITE_DONE:
-	case SQLITE_ROW:
-		return 0;
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_FULL:
-		return -ENOSPC;
-	case SQLITE_READONLY:
-		return -EROFS;
-	case SQLITE_PERM:
-	case SQLITE_CANTOPEN:
-		return -EACCES;
-	case SQLITE_BUSY:
-	case SQLITE_LOCKED:
-		return -EBUSY;
-	case SQLITE_CORRUPT:
-	case SQLITE_NOTADB:
-		return -EUCLEAN;
-	default:
-		return -EIO;
-	}
-}
-
 static void note(struct weir_fleet_disk *d, int r)
 {
-	if (!to_errno(r) || d->failed)
+	if (!weir_sqlite_errno(r) || d->failed)
 		return;
 	d->failed = r;
 	(void)weir_str_copy(d->why, sizeof(d->why), sqlite3_errmsg(d->db)); /* cut if long */
@@ -85,7 +58,7 @@ static int prepare(struct weir_fleet_disk *d)
 	if (r == SQLITE_ROW)
 		version = sqlite3_column_int(q, 0);
 	(void)sqlite3_finalize(q); /* repeats r */
-	if (to_errno(r) < 0)
+	if (weir_sqlite_errno(r) < 0)
 		return r;
 	if (version > DISK_VERSION)
 		return SQLITE_MISMATCH;
@@ -129,8 +102,8 @@ int weir_fleet_disk_open(const char *path, struct weir_fleet_disk **ret, struct 
 				      "away",
 				      path);
 	if (r != SQLITE_OK)
-		return weir_error_set(e, to_errno(r) ? to_errno(r) : -EIO, "%s cannot be used: %s",
-				      path ? path : "memory",
+		return weir_error_set(e, weir_sqlite_errno(r) ? weir_sqlite_errno(r) : -EIO,
+				      "%s cannot be used: %s", path ? path : "memory",
 				      d->db ? sqlite3_errmsg(d->db) : "out of memory");
 	*ret = TAKE_PTR(d);
 	return 0;
@@ -164,7 +137,7 @@ int weir_fleet_disk_end(struct weir_fleet_disk *d)
 		return 0;
 	if (!sqlite3_get_autocommit(d->db))
 		(void)run_sql(d, "ROLLBACK"); /* the transaction is over either way */
-	return to_errno(d->failed);
+	return weir_sqlite_errno(d->failed);
 }
 
 const char *weir_fleet_disk_why(const struct weir_fleet_disk *d)
@@ -341,7 +314,7 @@ static int load_all(struct weir_fleet_disk *d, struct weir_fleet_replica *r, con
 			break;
 	}
 	(void)sqlite3_finalize(q);
-	return e < 0 ? e : to_errno(s);
+	return e < 0 ? e : weir_sqlite_errno(s);
 }
 
 int weir_fleet_disk_load(struct weir_fleet_disk *d, struct weir_fleet_replica *r, __u64 *ret_ord)

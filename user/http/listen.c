@@ -2,7 +2,6 @@
 /* Listening sockets; see http.h. Called by http.c in the main thread. */
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "user/base/unix.h"
 #include "user/http/http_int.h"
 
 void weir_http_listen_ref(struct weir_http_listen *l)
@@ -148,50 +148,26 @@ static int make_parent(const struct weir_conf_listener *c, struct weir_error *e)
 	return 0;
 }
 
-/* Removes a socket that nobody answers on. */
 static int clear_stale(const struct weir_conf_listener *c, const struct sockaddr_un *a,
 		       struct weir_error *e)
 {
-	_cleanup_close_ int fd = -1;
-	struct stat st;
+	bool unlinking;
+	int r = weir_unix_clear_stale(a, &unlinking);
 
-	if (lstat(a->sun_path, &st) < 0)
-		return errno == ENOENT ? 0 : unix_error(c, -errno, e);
-	if (!S_ISSOCK(st.st_mode))
-		return weir_error_set(e, -EEXIST,
+	if (r == -EEXIST)
+		return weir_error_set(e, r,
 				      "http.listeners: %s exists and is no socket; remove it, or "
 				      "listen on another path",
 				      a->sun_path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return unix_error(c, -errno, e);
-	if (connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 || errno == EAGAIN ||
-	    errno == EINPROGRESS)
-		return weir_error_set(e, -EADDRINUSE,
+	if (r == -EADDRINUSE)
+		return weir_error_set(e, r,
 				      "http.listeners: another program answers on %s; stop that "
 				      "one first, or listen on another path",
 				      a->sun_path);
-	if (errno != ECONNREFUSED)
-		return unix_error(c, -errno, e);
-	if (unlink(a->sun_path) < 0 && errno != ENOENT)
-		return weir_error_set(e, -errno,
-				      "http.listeners: cannot remove the stale socket %s: %s",
-				      a->sun_path, strerror(errno));
-	return 0;
-}
-
-/* /etc/group only: a directory service could block the loop. */
-static bool find_group(const char *name, gid_t *ret)
-{
-	_cleanup_fclose_ FILE *f = fopen("/etc/group", "re");
-	struct group *g;
-
-	while (f && (g = fgetgrent(f)))
-		if (!strcmp(g->gr_name, name)) {
-			*ret = g->gr_gid;
-			return true;
-		}
-	return false;
+	if (r < 0 && unlinking)
+		return weir_error_set(e, r, "http.listeners: cannot remove the stale socket %s: %s",
+				      a->sun_path, strerror(-r));
+	return r < 0 ? unix_error(c, r, e) : 0;
 }
 
 int weir_http_listen_settle(struct weir_http_listen *l, const struct weir_conf_listener *c,
@@ -201,7 +177,7 @@ int weir_http_listen_settle(struct weir_http_listen *l, const struct weir_conf_l
 
 	if (!l->unix_path)
 		return 0;
-	if (c->group && !find_group(c->group, &gid))
+	if (c->group && !weir_group_find(c->group, &gid))
 		return weir_error_set(e, -ENOENT,
 				      "http.listeners: %s: there is no group %s in /etc/group "
 				      "(addgroup --system %s makes it, or name the proxy's own)",

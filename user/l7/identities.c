@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "user/l7/offence.h"
+#include "user/l7/locks.h"
 
 #define SETS	 4096
 #define WAYS	 4
@@ -31,12 +32,10 @@ int weir_identities_new(const unsigned char key[static WEIR_OFFENCE_KEY_BYTES],
 			struct weir_identities **ret)
 {
 	struct weir_identities *s = calloc(1, sizeof(*s));
-	int r = s ? 0 : -ENOMEM;
+	int r = s ? weir_locks_init(s->lock, LOCKS) : -ENOMEM;
 
-	for (unsigned i = 0; s && r == 0 && i < LOCKS; i++)
-		r = -pthread_mutex_init(&s->lock[i], NULL);
 	if (r < 0) {
-		free(s); /* a mutex of glibc owns nothing */
+		free(s);
 		return r;
 	}
 	memcpy(s->key, key, sizeof(s->key));
@@ -48,8 +47,7 @@ void weir_identities_free(struct weir_identities *s)
 {
 	if (!s)
 		return;
-	for (unsigned i = 0; i < LOCKS; i++)
-		pthread_mutex_destroy(&s->lock[i]);
+	weir_locks_done(s->lock, LOCKS);
 	free(s);
 }
 

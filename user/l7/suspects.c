@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/l7/offence.h"
+#include "user/l7/locks.h"
 
 #define SETS  8192
 #define WAYS  8
@@ -33,12 +34,10 @@ int weir_suspects_new(const unsigned char key[static WEIR_OFFENCE_KEY_BYTES],
 		      struct weir_suspects **ret)
 {
 	struct weir_suspects *s = calloc(1, sizeof(*s));
-	int r = s ? 0 : -ENOMEM;
+	int r = s ? weir_locks_init(s->lock, LOCKS) : -ENOMEM;
 
-	for (unsigned i = 0; s && r == 0 && i < LOCKS; i++)
-		r = -pthread_mutex_init(&s->lock[i], NULL);
 	if (r < 0) {
-		free(s); /* a mutex of glibc owns nothing */
+		free(s);
 		return r;
 	}
 	memcpy(s->key, key, sizeof(s->key));
@@ -50,8 +49,7 @@ void weir_suspects_free(struct weir_suspects *s)
 {
 	if (!s)
 		return;
-	for (unsigned i = 0; i < LOCKS; i++)
-		pthread_mutex_destroy(&s->lock[i]);
+	weir_locks_done(s->lock, LOCKS);
 	free(s);
 }
 
