@@ -192,3 +192,21 @@ int run_fn(int netns_fd, int (*fn)(void *arg), void *arg)
 	}
 	return run_wait(pid, RUN_TIMEOUT_MS);
 }
+
+void run_program(const char *name, char *ret, size_t size)
+{
+	const char *build = getenv("WEIR_BUILD");
+	char path[400];
+	ssize_t n;
+
+	if (build) {
+		(void)snprintf(ret, size, "%s/%s", build, name);
+		return;
+	}
+	n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	for (int i = 0; i < 3; i++)
+		if (strrchr(path, '/'))
+			*strrchr(path, '/') = '\0';
+	(void)snprintf(ret, size, "%s/%s", path, name);
+}

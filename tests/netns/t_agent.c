@@ -518,25 +518,6 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	       "nosuch0 does not exist (there is: ");
 }
 
-/* build/weir beside build/tests/netns/t_agent. */
-static void find_program(void)
-{
-	const char *build = getenv("WEIR_BUILD");
-	char path[400];
-	ssize_t n;
-
-	if (build) {
-		(void)snprintf(weir, sizeof(weir), "%s/weir", build);
-		return;
-	}
-	n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-	path[n > 0 ? n : 0] = '\0';
-	for (int i = 0; i < 3; i++)
-		if (strrchr(path, '/'))
-			*strrchr(path, '/') = '\0';
-	(void)snprintf(weir, sizeof(weir), "%s/weir", path);
-}
-
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -565,6 +546,6 @@ int main(void)
 		(void)puts("skip: needs root");
 		return 77;
 	}
-	find_program();
+	run_program("weir", weir, sizeof(weir));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -453,25 +453,6 @@ static void who_floods_with_packets_meets_a_stricter_request_limit(void **state)
 	expect(f, weir("status"), 0, "suspicious");
 }
 
-/* build/weir beside build/tests/netns/t_escalate. */
-static void find_program(void)
-{
-	const char *build = getenv("WEIR_BUILD");
-	char path[400];
-	ssize_t n;
-
-	if (build) {
-		(void)snprintf(weir, sizeof(weir), "%s/weir", build);
-		return;
-	}
-	n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-	path[n > 0 ? n : 0] = '\0';
-	for (int i = 0; i < 3; i++)
-		if (strrchr(path, '/'))
-			*strrchr(path, '/') = '\0';
-	(void)snprintf(weir, sizeof(weir), "%s/weir", path);
-}
-
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -491,6 +472,6 @@ int main(void)
 		(void)puts("skip: needs root");
 		return 77;
 	}
-	find_program();
+	run_program("weir", weir, sizeof(weir));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

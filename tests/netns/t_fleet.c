@@ -319,24 +319,6 @@ static void without_the_store_each_hosts_own_limit_stands(void **state)
 	stop_all(g);
 }
 
-static void find_program(void)
-{
-	const char *build = getenv("WEIR_BUILD");
-	char path[400];
-	ssize_t n;
-
-	if (build) {
-		(void)snprintf(weir, sizeof(weir), "%s/weir", build);
-		return;
-	}
-	n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-	path[n > 0 ? n : 0] = '\0';
-	for (int i = 0; i < 3; i++)
-		if (strrchr(path, '/'))
-			*strrchr(path, '/') = '\0';
-	(void)snprintf(weir, sizeof(weir), "%s/weir", path);
-}
-
 #define FLEET_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -352,7 +334,7 @@ int main(void)
 		(void)puts("skip: needs root");
 		return 77;
 	}
-	find_program();
+	run_program("weir", weir, sizeof(weir));
 	if (!redis_installed()) {
 		print_message(REDIS_SKIP "\n");
 		return 77;

@@ -99,4 +99,20 @@ static inline struct weir_conf *conf_of_request_limit(const char *limit)
 	return c;
 }
 
+/* All @words are in what `weir check` says of @c. */
+static inline void expect_explained(const struct weir_conf *c, const char *const *words,
+				    size_t n_words)
+{
+	_cleanup_free_ char *out = NULL;
+	size_t n;
+	FILE *f = open_memstream(&out, &n);
+
+	assert_non_null(f);
+	weir_conf_explain(c, f);
+	assert_int_equal(fclose(f), 0);
+	for (size_t i = 0; i < n_words; i++)
+		if (!strstr(out, words[i]))
+			fail_msg("no \"%s\" in:\n%s", words[i], out);
+}
+
 #endif
