@@ -23,6 +23,7 @@
 
 #include "lib/netns.h"
 #include "lib/pkt.h"
+#include "lib/prefix.h"
 #include "lib/run.h"
 #include "user/base/cleanup.h"
 #include "user/datapath/datapath.h"
@@ -170,9 +171,10 @@ static struct weir_iface iface(const char *name)
 
 static struct weir_list_item item(const char *text, __u64 expires_ns)
 {
-	struct weir_list_item i = {.expires_ns = expires_ns, .origin = 1};
+	struct weir_list_item i = {.expires_ns = expires_ns,
+				   .origin = 1,
+				   .prefix = prefix_of(text)};
 
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &i.prefix), 0);
 	return i;
 }
 

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "lib/prefix.h"
 #include "lib/redis.h"
 #include "lib/run.h"
 #include "lib/wait.h"
@@ -336,9 +337,8 @@ static inline bool follows(struct agent *a)
 
 static struct weir_fleet_key key_of(const char *text)
 {
-	struct weir_fleet_key k = {.list = WEIR_LIST_BLOCK};
+	struct weir_fleet_key k = {.list = WEIR_LIST_BLOCK, .prefix = prefix_of(text)};
 
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &k.prefix), 0);
 	return k;
 }
 

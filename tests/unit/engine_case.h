@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "conf_case.h"
+#include "tests/lib/prefix.h"
 #include "user/base/str.h"
 #include "user/l7/engine.h"
 
@@ -155,7 +156,7 @@ static inline void engine_send(struct engine *e, const struct question *q)
 	const char *text = q->ip ? q->ip : "198.51.100.1";
 
 	if (!q->no_ip) {
-		assert_int_equal(weir_prefix_parse(text, strlen(text), false, &ip), 0);
+		ip = prefix_of(text);
 		query.client = &ip;
 	}
 	if (q->host)

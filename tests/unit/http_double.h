@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "lib/prefix.h"
 #include "lib/wait.h"
 #include "lib/web.h"
 #include "user/base/log.h"
@@ -279,9 +280,8 @@ static inline struct weir_conf_listener *lab_listener(struct lab *lab, enum weir
 	c->addr.ip[0] = 127;
 	c->addr.ip[3] = 1;
 	if (trusted) {
-		struct weir_prefix p;
+		struct weir_prefix p = prefix_of(trusted);
 
-		assert_int_equal(weir_prefix_parse(trusted, strlen(trusted), false, &p), 0);
 		c->trusted.item = malloc(sizeof(p));
 		c->trusted.item[0] = p;
 		c->trusted.n = 1;

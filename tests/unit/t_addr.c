@@ -9,16 +9,9 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/prefix.h"
 #include "user/base/addr.h"
 #include "user/base/cleanup.h"
-
-static struct weir_prefix prefix(const char *text)
-{
-	struct weir_prefix p = {.len = 0};
-
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &p), 0);
-	return p;
-}
 
 static void text_survives_a_round_trip(void **state)
 {
@@ -37,7 +30,7 @@ static void text_survives_a_round_trip(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-		struct weir_prefix p = prefix(texts[i]);
+		struct weir_prefix p = prefix_of(texts[i]);
 
 		assert_string_equal(weir_prefix_format(&p, buf), texts[i]);
 	}
@@ -45,28 +38,28 @@ static void text_survives_a_round_trip(void **state)
 
 static void full_length_is_the_address_itself(void **state)
 {
-	struct weir_prefix a = prefix("192.0.2.7/32"), b = prefix("192.0.2.7");
+	struct weir_prefix a = prefix_of("192.0.2.7/32"), b = prefix_of("192.0.2.7");
 
 	(void)state;
 	assert_memory_equal(&a, &b, sizeof(a));
-	a = prefix("2001:db8::1/128");
-	b = prefix("2001:db8::1");
+	a = prefix_of("2001:db8::1/128");
+	b = prefix_of("2001:db8::1");
 	assert_memory_equal(&a, &b, sizeof(a));
 }
 
 static void mapped_addresses_are_ipv4(void **state)
 {
-	struct weir_prefix a = prefix("::ffff:192.0.2.1"), b = prefix("192.0.2.1");
+	struct weir_prefix a = prefix_of("::ffff:192.0.2.1"), b = prefix_of("192.0.2.1");
 
 	(void)state;
 	assert_memory_equal(&a, &b, sizeof(a));
-	a = prefix("::ffff:192.0.2.0/120");
-	b = prefix("192.0.2.0/24");
+	a = prefix_of("::ffff:192.0.2.0/120");
+	b = prefix_of("192.0.2.0/24");
 	assert_memory_equal(&a, &b, sizeof(a));
-	a = prefix("::ffff:0:0/96");
-	b = prefix("0.0.0.0/0");
+	a = prefix_of("::ffff:0:0/96");
+	b = prefix_of("0.0.0.0/0");
 	assert_memory_equal(&a, &b, sizeof(a));
-	a = prefix("::/80"); /* wider than the mapped range: stays IPv6 */
+	a = prefix_of("::/80"); /* wider than the mapped range: stays IPv6 */
 	assert_int_equal(a.family, 6);
 }
 
@@ -129,7 +122,7 @@ static void what_is_no_address_is_refused(void **state)
 
 static void only_the_given_bytes_are_read(void **state)
 {
-	struct weir_prefix p, q = prefix("192.0.2.1");
+	struct weir_prefix p, q = prefix_of("192.0.2.1");
 
 	(void)state;
 	assert_int_equal(weir_prefix_parse("192.0.2.123", 9, false, &p), 0);
@@ -163,9 +156,9 @@ static void masks_cut_at_every_bit(void **state)
 
 static void containment_and_overlap(void **state)
 {
-	struct weir_prefix net = prefix("192.0.2.0/24"), host = prefix("192.0.2.9"),
-			   other = prefix("192.0.3.0/24"), all = prefix("0.0.0.0/0"),
-			   all6 = prefix("::/0");
+	struct weir_prefix net = prefix_of("192.0.2.0/24"), host = prefix_of("192.0.2.9"),
+			   other = prefix_of("192.0.3.0/24"), all = prefix_of("0.0.0.0/0"),
+			   all6 = prefix_of("::/0");
 
 	(void)state;
 	assert_true(weir_prefix_contains(&net, &host));
@@ -188,7 +181,7 @@ static void order_is_family_address_length(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
 		for (size_t j = 0; j < ARRAY_LEN(texts); j++) {
-			struct weir_prefix a = prefix(texts[i]), b = prefix(texts[j]);
+			struct weir_prefix a = prefix_of(texts[i]), b = prefix_of(texts[j]);
 			int c = weir_prefix_compare(&a, &b);
 
 			assert_int_equal((c > 0) - (c < 0), (i > j) - (i < j));

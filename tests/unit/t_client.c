@@ -9,16 +9,9 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/prefix.h"
 #include "user/base/cleanup.h"
 #include "user/l7/client.h"
-
-static struct weir_prefix prefix(const char *text)
-{
-	struct weir_prefix p = {.len = 0};
-
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &p), 0);
-	return p;
-}
 
 /* The client's address as text; @lines separated by "|". */
 static const char *client_of(enum weir_client_header header, bool nat64, const char *peer,
@@ -26,7 +19,7 @@ static const char *client_of(enum weir_client_header header, bool nat64, const c
 {
 	static const char *const names[] = {"x-none", "x-forwarded-FOR", "FORWARDED", "x-real-ip"};
 	static char buf[WEIR_PREFIX_STRLEN];
-	struct weir_prefix trusted[] = {prefix("10.0.0.0/8"), prefix("2001:db8:ff::/48")};
+	struct weir_prefix trusted[] = {prefix_of("10.0.0.0/8"), prefix_of("2001:db8:ff::/48")};
 	struct weir_client_options o = {.header = header,
 					.trusted = trusted,
 					.n_trusted = ARRAY_LEN(trusted),
@@ -47,7 +40,7 @@ static const char *client_of(enum weir_client_header header, bool nat64, const c
 		lines = lines[n] ? lines + n + 1 : NULL;
 	}
 	if (peer)
-		from = prefix(peer);
+		from = prefix_of(peer);
 	if (weir_client_find(&o, peer ? &from : NULL, &list, ret) < 0)
 		return "none";
 	return weir_prefix_format(&ret->addr, buf);
@@ -234,7 +227,7 @@ static void a_header_from_an_untrusted_peer_is_told(void **state)
 static void a_peer_in_mapped_form_is_ipv4(void **state)
 {
 	static const __u8 ip[16] = {[10] = 0xff, 0xff, 10, 0, 0, 1};
-	struct weir_prefix trusted = prefix("10.0.0.1"), peer = {.family = 6, .len = 128};
+	struct weir_prefix trusted = prefix_of("10.0.0.1"), peer = {.family = 6, .len = 128};
 	struct weir_client_options o = {.header = WEIR_CLIENT_X_REAL_IP,
 					.trusted = &trusted,
 					.n_trusted = 1};
@@ -302,7 +295,7 @@ static void one_client_over_many_ports_is_one(void **state)
 
 static void prefix_lengths_are_per_family(void **state)
 {
-	struct weir_prefix a = prefix("2001:db8:1:2:3::4"), b = prefix("192.0.2.129");
+	struct weir_prefix a = prefix_of("2001:db8:1:2:3::4"), b = prefix_of("192.0.2.129");
 	char buf[WEIR_PREFIX_STRLEN];
 
 	(void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* user/config: what right files mean. Mistakes are in t_conf_mistakes.c. */
 #include "conf_case.h"
+#include "tests/lib/prefix.h"
 
 #define S 1000000000ull
 
@@ -55,17 +56,9 @@ static const char everything[] =
 	"  - {name: fragments, match: {fragment: true}, per: source, rate: 50/s}\n";
 /* clang-format on */
 
-static struct weir_prefix prefix(const char *text)
-{
-	struct weir_prefix p = {.len = 0};
-
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &p), 0);
-	return p;
-}
-
 static void assert_prefix(const struct weir_prefix *p, const char *text)
 {
-	struct weir_prefix want = prefix(text);
+	struct weir_prefix want = prefix_of(text);
 
 	assert_int_equal(weir_prefix_compare(p, &want), 0);
 }

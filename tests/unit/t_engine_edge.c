@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "engine_case.h"
+#include "tests/lib/prefix.h"
 
 static char *many_limits(unsigned n, const char *path)
 {
@@ -87,10 +88,9 @@ static void suspicion_ends_though_the_clock_was_set_back(void **state)
 		"request_limits:\n  - {name: a, match: {path: /a}, key: ip, rate: 1/m, burst: 1}\n"
 		"suspicious:\n  refused: {limits: [a], count: 2, within: 60s}\n  lasts: 10m\n"
 		"  limit: {key: ip, rate: 1/h, burst: 1}\n");
-	struct weir_prefix ip;
+	struct weir_prefix ip = prefix_of("198.51.100.1");
 
 	(void)state;
-	assert_int_equal(weir_prefix_parse("198.51.100.1", 12, false, &ip), 0);
 	engine_advance(e, 365ull * 86400 * US_PER_S);
 	assert_int_equal(PASSING(e, 9, .target = "/a"), 1);
 	assert_true(weir_l7_suspicious_until(e->w, &ip) > 0);
@@ -111,11 +111,10 @@ static void a_reset_client_is_free_by_every_method(void **state)
 		engine_of("request_limits:\n  - {name: a, key: [ip, endpoint], algorithm: "
 			  "fixed-window, limit: 1, window: 1h}\n");
 	struct weir_error error = {""};
-	struct weir_prefix ip;
+	struct weir_prefix ip = prefix_of("198.51.100.1");
 	size_t n;
 
 	(void)state;
-	assert_int_equal(weir_prefix_parse("198.51.100.1", 12, false, &ip), 0);
 	for (size_t i = 0; i < ARRAY_LEN(methods); i++)
 		assert_int_equal(PASSING(e, 2, .method = methods[i], .target = "/"), 1);
 	assert_int_equal(weir_l7_reset(e->w, "a", &(struct weir_l7_who){.ip = &ip}, &n, &error), 0);

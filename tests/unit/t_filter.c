@@ -3,16 +3,9 @@
 #include <errno.h>
 
 #include "limits.h"
+#include "tests/lib/prefix.h"
 #include "user/base/cleanup.h"
 #include "user/datapath/filter.h"
-
-static struct weir_prefix prefix(const char *text)
-{
-	struct weir_prefix p;
-
-	assert_int_equal(weir_prefix_parse(text, strlen(text), true, &p), 0);
-	return p;
-}
 
 /* As lists_may_match() of the program. */
 static bool may_match(const struct weir_filter *f, const union weir_addr *a, __u8 family)
@@ -106,7 +99,7 @@ static void lengths_are_listed_once_longest_first(void **state)
 						   "0.0.0.0/0", "192.0.0.0/16"};
 
 		for (size_t i = 0; i < ARRAY_LEN(nets); i++) {
-			struct weir_prefix p = prefix(nets[i]);
+			struct weir_prefix p = prefix_of(nets[i]);
 
 			assert_int_equal(weir_filter_add(f, WEIR_LIST_ALLOW, &p), 0);
 		}
@@ -120,8 +113,8 @@ static void lengths_are_listed_once_longest_first(void **state)
 
 static void guards_have_lengths_but_no_bits(void **state)
 {
-	struct weir_list_item item[] = {{.prefix = prefix("203.0.113.53")},
-					{.prefix = prefix("2000::/3")}};
+	struct weir_list_item item[] = {{.prefix = prefix_of("203.0.113.53")},
+					{.prefix = prefix_of("2000::/3")}};
 	struct weir_lists lists = {};
 	struct weir_filter *f = calloc(1, sizeof(*f)), *zero = calloc(1, sizeof(*zero));
 	struct weir_error e = {""};

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/prefix.h"
 #include "user/agent/guard.h"
 
 struct message {
@@ -275,9 +276,8 @@ static enum weir_guard_verdict check(const struct weir_book *b, const char *text
 				     size_t *ret_covered)
 {
 	const struct weir_book_entry *which;
-	struct weir_prefix p;
+	struct weir_prefix p = prefix_of(text);
 
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &p), 0);
 	*ret_covered = 0;
 	return weir_guard_check(b, &p, &which, ret_covered);
 }
@@ -290,10 +290,9 @@ static void blocks_that_hit_a_guard_are_told_from_those_that_cover_one(void **st
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(guards); i++) {
-		struct weir_book_entry e = {.origin = WEIR_ORIGIN_GUARD};
+		struct weir_book_entry e = {.prefix = prefix_of(guards[i]),
+					    .origin = WEIR_ORIGIN_GUARD};
 
-		assert_int_equal(weir_prefix_parse(guards[i], strlen(guards[i]), false, &e.prefix),
-				 0);
 		assert_int_equal(weir_book_add(b, WEIR_LIST_GUARD, &e), 0);
 	}
 	weir_book_settle(b);

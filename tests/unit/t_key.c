@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <sodium.h>
 
+#include "tests/lib/prefix.h"
 #include "user/base/cleanup.h"
 #include "user/l7/key.h"
 #include "user/l7/path.h"
@@ -19,14 +20,6 @@ static struct weir_key_context context;
 static struct weir_header_list headers;
 static struct weir_prefix client;
 static struct weir_key_request request;
-
-static struct weir_prefix prefix(const char *text)
-{
-	struct weir_prefix p = {.len = 0};
-
-	assert_int_equal(weir_prefix_parse(text, strlen(text), false, &p), 0);
-	return p;
-}
 
 static void add(const char *name, const char *value)
 {
@@ -42,7 +35,7 @@ static int plain_request(void **state)
 	assert_int_equal(weir_key_part_parse("query:api_key", &context.api_key[1], NULL), 0);
 	context.n_api_key = 2;
 	headers.n = 0;
-	client = prefix("192.0.2.1");
+	client = prefix_of("192.0.2.1");
 	request = (struct weir_key_request){.headers = &headers,
 					    .client = &client,
 					    .method = weir_text_of("GET"),
@@ -119,19 +112,19 @@ static void addresses_count_by_their_prefix(void **state)
 
 	(void)state;
 	a = key_of("ip");
-	client = prefix("192.0.2.2");
+	client = prefix_of("192.0.2.2");
 	assert_false(same(a, key_of("ip")));
-	client = prefix("::ffff:192.0.2.1");
+	client = prefix_of("::ffff:192.0.2.1");
 	assert_true(same(a, key_of("ip")));
 	assert_false(a.client_chosen || a.fallback);
-	client = prefix("2001:db8:0:1::1");
+	client = prefix_of("2001:db8:0:1::1");
 	b = key_of("ip");
-	client = prefix("2001:db8:0:1:ffff::2");
+	client = prefix_of("2001:db8:0:1:ffff::2");
 	assert_true(same(b, key_of("ip")));
-	client = prefix("2001:db8:0:2::1");
+	client = prefix_of("2001:db8:0:2::1");
 	c = key_of("ip");
 	assert_false(same(b, c));
-	client = prefix("c000:201::"); /* the bytes of 192.0.2.1 */
+	client = prefix_of("c000:201::"); /* the bytes of 192.0.2.1 */
 	assert_false(same(a, key_of("ip")));
 }
 

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/prefix.h"
 #include "tests/lib/wait.h"
 #include "user/http/spoe_int.h"
 
@@ -895,10 +896,9 @@ static void a_peer_that_leaves_is_forgotten(void **state)
 
 static int accept_from(const char *peer)
 {
-	struct weir_prefix p;
+	struct weir_prefix p = prefix_of(peer);
 	int fds[2], r;
 
-	assert_int_equal(weir_prefix_parse(peer, strlen(peer), false, &p), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
 			 0);
 	r = weir_spoe_accept(&lab.port, fds[0], &p);

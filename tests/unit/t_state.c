@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "tests/lib/prefix.h"
 #include "user/agent/state.h"
 
 struct fix {
@@ -68,10 +69,10 @@ static struct weir_state_entry entry(const char *prefix, const char *origin, __s
 		.who = "root",
 		.created_s = 1000,
 		.expires_s = expires_s,
+		.prefix = prefix_of(prefix),
 		.flags = WEIR_ENTRY_FORCE,
 	};
 
-	assert_int_equal(weir_prefix_parse(prefix, strlen(prefix), false, &e.prefix), 0);
 	return e;
 }
 
