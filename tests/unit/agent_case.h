@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* An agent over doubles of the datapath and of the request layer, in a folder of its own, and how tests talk to it.
- * Included once, by t_agent.c and t_agent_request.c.
+ * Each test includes it once.
  */
 #ifndef WEIR_TEST_AGENT_CASE_H
 #define WEIR_TEST_AGENT_CASE_H
 
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ struct fix {
 
 static FILE *quiet;
 
-static void write_file(const char *path, const char *text)
+static inline void write_file(const char *path, const char *text)
 {
 	FILE *f = fopen(path, "we");
 
@@ -38,7 +39,7 @@ static void write_file(const char *path, const char *text)
 }
 
 /* The head that every test's configuration has, then @rest. */
-static void write_conf(struct fix *f, const char *rest)
+static inline void write_conf(struct fix *f, const char *rest)
 {
 	char text[4096];
 
@@ -50,7 +51,7 @@ static void write_conf(struct fix *f, const char *rest)
 
 #define LIMIT "packet_limits:\n  - {name: per-source, per: source, rate: 20000/s}\n"
 
-static int start(struct fix *f)
+static inline int start(struct fix *f)
 {
 	int r = weir_agent_start(&f->o, &f->a, &f->e);
 
@@ -58,20 +59,20 @@ static int start(struct fix *f)
 	return r;
 }
 
-static void stop(struct fix *f)
+static inline void stop(struct fix *f)
 {
 	weir_agent_free(f->a);
 	f->a = NULL;
 }
 
-static void restart(struct fix *f)
+static inline void restart(struct fix *f)
 {
 	stop(f);
 	assert_int_equal(start(f), 0);
 }
 
 /* A folder, and nothing started yet. */
-static int make_case(void **state)
+static inline int make_case(void **state)
 {
 	struct fix *f = calloc(1, sizeof(*f));
 
@@ -87,38 +88,26 @@ static int make_case(void **state)
 	return 0;
 }
 
-static void remove_all(const char *dir)
+static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-	DIR *d = opendir(dir);
-	struct dirent *e;
-	char path[512];
-
-	while (d && (e = readdir(d))) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-			continue;
-		(void)snprintf(path, sizeof(path), "%s/%.200s", dir, e->d_name);
-		if (unlink(path) < 0) {
-			remove_all(path);
-			(void)rmdir(path);
-		}
-	}
-	if (d)
-		(void)closedir(d);
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
 }
 
-static int tear_down(void **state)
+static inline int tear_down(void **state)
 {
 	struct fix *f = *state;
 
 	stop(f);
-	remove_all(f->dir);
-	(void)rmdir(f->dir);
+	(void)nftw(f->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	free(f);
 	return 0;
 }
 
 /* Asks in JSON (' for "); the reply is to be released. */
-static json_t *ask(struct fix *f, const char *text)
+static inline json_t *ask(struct fix *f, const char *text)
 {
 	char *copy = strdup(text);
 	json_t *q, *reply;
@@ -135,7 +124,7 @@ static json_t *ask(struct fix *f, const char *text)
 	return reply;
 }
 
-static void does(struct fix *f, const char *text)
+static inline void does(struct fix *f, const char *text)
 {
 	_cleanup_json_ json_t *j = ask(f, text);
 
@@ -143,7 +132,7 @@ static void does(struct fix *f, const char *text)
 		fail_msg("%s: %s", text, weir_json_text_of(j, "error"));
 }
 
-static void refuses(struct fix *f, const char *text, const char *words, int code)
+static inline void refuses(struct fix *f, const char *text, const char *words, int code)
 {
 	_cleanup_json_ json_t *j = ask(f, text);
 
@@ -153,7 +142,7 @@ static void refuses(struct fix *f, const char *text, const char *words, int code
 	assert_int_equal(weir_json_u64_of(j, "code"), code);
 }
 
-static bool is_degraded(struct fix *f, const char *words)
+static inline bool is_degraded(struct fix *f, const char *words)
 {
 	_cleanup_json_ json_t *s = ask(f, "{'cmd':'status'}");
 	json_t *line;
@@ -162,6 +151,59 @@ static bool is_degraded(struct fix *f, const char *words)
 	json_array_foreach(json_object_get(s, "degraded"), i,
 			   line) if (strstr(json_string_value(line), words)) return true;
 	return false;
+}
+
+/* --- a test's usual start: an address that the file blocks, prefixes from a list file, one limit ---- */
+
+#define LISTS "lists:\n  block: [198.51.100.7]\n  never_block: [203.0.113.0/24]\n"
+
+static inline int set_up_packets(void **state)
+{
+	struct fix *f;
+
+	if (make_case(state))
+		return -1;
+	f = *state;
+	write_file(f->list, "# comment\n192.0.2.128/25\n198.51.100.7\n");
+	write_conf(f, LISTS LIMIT);
+	return start(f);
+}
+
+static inline void notes(struct fix *f, const char *text, const char *words)
+{
+	_cleanup_json_ json_t *j = ask(f, text);
+	json_t *note;
+	size_t i;
+	bool found = false;
+
+	assert_true(weir_json_bool_of(j, "ok"));
+	json_array_foreach(json_object_get(j, "notes"), i, note) found =
+		found || strstr(json_string_value(note), words);
+	if (!found)
+		fail_msg("%s: no note says %s", text, words);
+}
+
+static inline __u64 count(struct fix *f, const char *list, const char *what)
+{
+	_cleanup_json_ json_t *j = ask(f, "{'cmd':'status'}");
+
+	return weir_json_u64_of(json_object_get(json_object_get(j, "lists"), list), what);
+}
+
+#define PACKETS(name) cmocka_unit_test_setup_teardown(name, set_up_packets, tear_down)
+
+/* Of a group: what the agent logs is not shown. */
+static inline int open_quiet(void **state)
+{
+	(void)state;
+	quiet = fopen("/dev/null", "we");
+	return quiet ? 0 : -1;
+}
+
+static inline int close_quiet(void **state)
+{
+	(void)state;
+	return fclose(quiet);
 }
 
 #endif

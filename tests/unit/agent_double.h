@@ -41,7 +41,7 @@ static struct {
 	void *event_arg;
 } dp;
 
-static void dp_reset(void)
+static inline void dp_reset(void)
 {
 	memset(&dp, 0, sizeof(dp));
 	dp.handle.fd = -1;
@@ -161,7 +161,7 @@ int weir_datapath_set_mode(struct weir_datapath *d, enum weir_mode mode, struct 
 	return 0;
 }
 
-static struct weir_list_item *dp_find(enum weir_list list, const struct weir_prefix *p)
+static inline struct weir_list_item *dp_find(enum weir_list list, const struct weir_prefix *p)
 {
 	for (size_t i = 0; i < dp.n[list]; i++)
 		if (!weir_prefix_compare(&dp.item[list][i].prefix, p))
@@ -170,7 +170,7 @@ static struct weir_list_item *dp_find(enum weir_list list, const struct weir_pre
 }
 
 /* The item of "198.51.100.7" in the kernel's list; NULL if it is not there. */
-static struct weir_list_item *dp_has(enum weir_list list, const char *text)
+static inline struct weir_list_item *dp_has(enum weir_list list, const char *text)
 {
 	struct weir_prefix p;
 

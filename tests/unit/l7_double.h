@@ -64,12 +64,12 @@ static struct {
 const __u32 weir_l7_latency_us[WEIR_L7_LATENCY_N] = {10,   20,	 50,   100,   200,   500,
 						     1000, 2000, 5000, 10000, 20000, 50000};
 
-static void l7_reset(void)
+static inline void l7_reset(void)
 {
 	memset(&l7, 0, sizeof(l7));
 }
 
-static void l7_take(const struct weir_conf *conf)
+static inline void l7_take(const struct weir_conf *conf)
 {
 	l7.n_limit = conf->request.n_limit;
 	for (size_t i = 0; i < l7.n_limit; i++) {
@@ -306,7 +306,7 @@ int weir_l7_reset(struct weir_l7_worker *w, const char *limit, const struct weir
 
 /* --- listeners ---- */
 
-static int l7_open(const struct weir_conf *conf, struct weir_error *e)
+static inline int l7_open(const struct weir_conf *conf, struct weir_error *e)
 {
 	if (l7.fail_listen && conf->request.n_listener)
 		return weir_error_set(e, l7.fail_listen, "http.listeners: %s: %s",
