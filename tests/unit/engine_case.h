@@ -15,6 +15,17 @@
 #define US_PER_S 1000000ull
 #define START_US (1800000000ull * US_PER_S) /* a multiple of ten seconds, a minute and an hour */
 
+/* One limit: @n requests a minute of each address. */
+#define PER_ADDRESS(n)                                                                             \
+	"request_limits:\n  - {name: per-address, key: ip, algorithm: fixed-window, limit: " #n    \
+	", window: 60s}\n"
+
+/* A queue of three behind the one whose turn it is, half a second each, under a limit of all. */
+#define QUEUE                                                                                      \
+	"request_limits:\n  - {name: q, key: ip, algorithm: leaky-bucket, rate: 2/s, queue: 3, "   \
+	"max_wait: 10s}\n  - {name: all, key: global, algorithm: fixed-window, limit: 100, "       \
+	"window: 60s}\n"
+
 struct engine {
 	__u64 now_us;
 	struct weir_l7 *l7;
