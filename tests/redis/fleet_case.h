@@ -137,7 +137,7 @@ static void relay_cut(struct relay *r)
 		wire_free(r->wires);
 }
 
-static void relay_heal(struct relay *r)
+static inline void relay_heal(struct relay *r)
 {
 	r->cut = r->mute = r->mute_push = false;
 }

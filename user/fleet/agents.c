@@ -374,7 +374,13 @@ void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
 
 	f->want_limits = false;
 	f->limits_wrong = l.generation;
-	if (!l.generation || !l.text || n > WEIR_FLEET_LIMITS_MAX || keep_limits(f, &l) < 0)
+	if (!l.generation || !l.text)
+		return;
+	if (n > WEIR_FLEET_LIMITS_MAX)
+		weir_log(WEIR_LOG_ERROR, "limits-failed", "generation", "u",
+			 (unsigned long long)l.generation, "host", "s", l.host, "why", "s",
+			 "more than 1 MiB of limits", NULL);
+	if (n > WEIR_FLEET_LIMITS_MAX || keep_limits(f, &l) < 0)
 		return;
 	f->limits_wrong = 0;
 	f->ops->limits(f->arg, &f->limits);

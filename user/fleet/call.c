@@ -223,6 +223,11 @@ static void take_error(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 		weir_fleet_run_soon(f);
 		return;
 	}
+	/* "ERR Error running script …: WRONGTYPE …" before Redis 7 */
+	if (strstr(text, "WRONGTYPE") && weir_fleet_clock_ns(f) >= f->next_mend_ns)
+		f->want_mend = true;
+	if (doing != WEIR_FLEET_POLL && doing != WEIR_FLEET_LOAD)
+		f->refused = doing;
 	weir_fleet_failed(f, doing, text);
 }
 
@@ -261,7 +266,10 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 	(void)weir_str_copy(f->reply_id, sizeof(f->reply_id), id); /* it fits */
 	f->reply_last = weir_fleet_reply_u64(r, LAST);
 	weir_fleet_take_generation(f, weir_fleet_reply_u64(r, GENERATION));
+	if (f->refused == doing)
+		f->refused = WEIR_FLEET_IDLE;
 	weir_fleet_take(f, doing, r->element[REST], status);
+	weir_fleet_show_state(f);
 }
 
 void weir_fleet_call(struct weir_fleet *f, enum weir_fleet_doing doing, struct weir_fleet_words *w)
@@ -277,6 +285,26 @@ void weir_fleet_call(struct weir_fleet *f, enum weir_fleet_doing doing, struct w
 		f->doing = WEIR_FLEET_IDLE;
 		weir_fleet_failed(f, doing, strerror(-r));
 	}
+}
+
+void weir_fleet_mend(struct weir_fleet *f)
+{
+	struct weir_fleet_words w;
+
+	f->want_mend = false;
+	f->next_mend_ns = weir_fleet_clock_ns(f) + WEIR_FLEET_BEAT_NS;
+	weir_fleet_words_begin(f, &w, "mend");
+	weir_fleet_call(f, WEIR_FLEET_MEND, &w);
+}
+
+void weir_fleet_take_mended(struct weir_fleet *f, const struct redisReply *rest)
+{
+	const char *key;
+
+	f->refused = WEIR_FLEET_IDLE; /* tried again */
+	for (size_t i = 0; (key = weir_fleet_reply_text(rest, i, NULL)); i++)
+		weir_log(WEIR_LOG_WARNING, "fleet-mended", "key", "s", key, "why", "s",
+			 "it was of another type than weir's, and was removed", NULL);
 }
 
 void weir_fleet_load_script(struct weir_fleet *f)

@@ -23,15 +23,14 @@ const char *weir_fleet_state_name(enum weir_fleet_state s)
 	return (unsigned)s < ARRAY_LEN(names) ? names[s] : "?";
 }
 
-void weir_fleet_set_state(struct weir_fleet *f, enum weir_fleet_state s, const char *why)
+/* A server that answers the poll and refuses what follows is away, without a word each time. */
+void weir_fleet_show_state(struct weir_fleet *f)
 {
-	enum weir_fleet_state was = f->state;
+	enum weir_fleet_state s = f->refused ? WEIR_FLEET_AWAY : f->state;
 
-	if (s == WEIR_FLEET_AWAY)
-		(void)weir_str_copy(f->why, sizeof(f->why), why); /* cut if long */
-	if (was == s)
+	if (f->said == s)
 		return;
-	f->state = s;
+	f->said = s;
 	f->since_s = f->wall_ms(f->arg) / 1000;
 	if (s == WEIR_FLEET_AWAY)
 		weir_log(WEIR_LOG_WARNING, "fleet-away", "why", "s", f->why, NULL);
@@ -45,6 +44,14 @@ void weir_fleet_set_state(struct weir_fleet *f, enum weir_fleet_state s, const c
 			 (unsigned long long)f->r.n_ops, NULL);
 	if (s == WEIR_FLEET_FOLLOWS)
 		f->why[0] = '\0';
+}
+
+void weir_fleet_set_state(struct weir_fleet *f, enum weir_fleet_state s, const char *why)
+{
+	if (s == WEIR_FLEET_AWAY)
+		(void)weir_str_copy(f->why, sizeof(f->why), why); /* cut if long */
+	f->state = s;
+	weir_fleet_show_state(f);
 }
 
 bool weir_fleet_is_busy(const struct weir_fleet *f)
@@ -202,6 +209,8 @@ static void step(struct weir_fleet *f)
 		return;
 	if (!f->sha[0]) {
 		weir_fleet_load_script(f);
+	} else if (f->want_mend) {
+		weir_fleet_mend(f);
 	} else if (weir_fleet_is_busy(f) && now_ns >= f->next_beat_ns) {
 		poll_store(f);
 	} else if (weir_fleet_is_busy(f)) {
@@ -212,11 +221,15 @@ static void step(struct weir_fleet *f)
 		weir_fleet_scan(f);
 	} else if (due || f->polls_again || waits_for_origin(f)) {
 		poll_store(f);
-	} else if (!weir_fleet_ask_more(f) && f->lists && f->r.first_op) {
-		if (f->r.first_op->kind == WEIR_FLEET_ORIGIN)
-			weir_fleet_expand_origin(f);
-		else
-			weir_fleet_push(f);
+	} else if (weir_fleet_ask_more(f)) {
+		return;
+	} else if (!f->lists || !f->r.first_op) {
+		f->refused = WEIR_FLEET_IDLE; /* nobody wants it any more */
+		weir_fleet_show_state(f);
+	} else if (f->r.first_op->kind == WEIR_FLEET_ORIGIN) {
+		weir_fleet_expand_origin(f);
+	} else {
+		weir_fleet_push(f);
 	}
 }
 
@@ -275,6 +288,10 @@ void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 	case WEIR_FLEET_SECRET:
 		weir_fleet_take_secret(f, weir_fleet_reply_text(rest, 0, NULL),
 				       weir_fleet_reply_text(rest, 1, NULL));
+		f->want_secret = false; /* what is still missing is asked for with the next beat */
+		break;
+	case WEIR_FLEET_MEND:
+		weir_fleet_take_mended(f, rest);
 		break;
 	case WEIR_FLEET_LIMITS:
 		weir_fleet_take_limits(f, rest);
@@ -306,7 +323,7 @@ void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret
 
 	weir_store_redis_stats(f->store, &s);
 	*ret = (struct weir_fleet_status){
-		.state = f->state,
+		.state = f->said,
 		.since_s = f->since_s,
 		.durable = weir_fleet_is_durable(f),
 		.clock_known = f->clock_heard,

@@ -151,6 +151,7 @@ int weir_fleet_disk_load(struct weir_fleet_disk *d, struct weir_fleet_replica *r
 enum weir_fleet_doing {
 	WEIR_FLEET_IDLE,
 	WEIR_FLEET_LOAD, /* the script */
+	WEIR_FLEET_MEND, /* keys of another type go */
 	WEIR_FLEET_POLL,
 	WEIR_FLEET_SCAN,
 	WEIR_FLEET_RESTORE,
@@ -194,8 +195,8 @@ struct weir_fleet {
 	bool closing;
 
 	/* where this host is in the store's changes */
-	enum weir_fleet_state state;
-	__s64 since_s;
+	enum weir_fleet_state state, said;
+	__s64 since_s; /* what is shown */
 	char why[160];
 	char id[WEIR_FLEET_ID_HEX + 1]; /* of the store whose changes are known up to: */
 	__u64 n, last;			/* count and version */
@@ -213,6 +214,10 @@ struct weir_fleet {
 	__u64 next_poll_ns, next_beat_ns;
 	bool polls_again; /* more changes are there */
 	bool full;	  /* the server refuses to write: no beat with the next poll */
+	bool want_mend;	  /* a key is of another type */
+	__u64 next_mend_ns;
+	/* what it answered with an error the last time, beside the poll; IDLE: nothing. Until that succeeds it is away. */
+	enum weir_fleet_doing refused;
 
 	/* the server's clock */
 	bool clock_known, clock_heard; /* ever; by this process */
@@ -266,6 +271,7 @@ void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 void weir_fleet_failed(struct weir_fleet *f, enum weir_fleet_doing doing, const char *why);
 void weir_fleet_run_soon(struct weir_fleet *f);
 void weir_fleet_set_state(struct weir_fleet *f, enum weir_fleet_state s, const char *why);
+void weir_fleet_show_state(struct weir_fleet *f);
 /* The whole lists are restored or read. */
 bool weir_fleet_is_busy(const struct weir_fleet *f);
 /* The agent is told of changed keys at the end of a step: later; now. */
@@ -308,6 +314,9 @@ void weir_fleet_word_key(struct weir_fleet_words *w, const struct weir_fleet_key
 /* Sends, and takes @w apart. */
 void weir_fleet_call(struct weir_fleet *f, enum weir_fleet_doing doing, struct weir_fleet_words *w);
 void weir_fleet_load_script(struct weir_fleet *f);
+/* Keys of another type than weir's are removed. */
+void weir_fleet_mend(struct weir_fleet *f);
+void weir_fleet_take_mended(struct weir_fleet *f, const struct redisReply *rest);
 /* What a reply says. */
 const char *weir_fleet_reply_text(const struct redisReply *r, size_t at, size_t *ret_n);
 __u64 weir_fleet_reply_u64(const struct redisReply *r, size_t at);

@@ -121,7 +121,8 @@ void weir_fleet_take_page(struct weir_fleet *f, const struct redisReply *rest)
 
 		if (key && value && n_value < WEIR_FLEET_VALUE_MAX &&
 		    weir_fleet_key_parse(key, n_key, &k) == 0 &&
-		    weir_fleet_value_read(value, n_value, &version, &lines, &n) == 0)
+		    weir_fleet_value_read(value, n_value, &version, &lines, &n) == 0 &&
+		    version <= f->reply_last) /* a later one would beat all changes to come */
 			weir_fleet_hear(f, &k, version, lines, n);
 	}
 	weir_fleet_end_disk(f);
@@ -142,7 +143,7 @@ static bool take_change(struct weir_fleet *f, const struct redisReply *change)
 	__u64 version = id ? weir_fleet_version(id, n_id) : 0;
 	struct weir_fleet_key k;
 
-	if (!version || weir_fleet_reply_u64(words, 5) != f->n + 1)
+	if (!version || version > f->reply_last || weir_fleet_reply_u64(words, 5) != f->n + 1)
 		return false;
 	f->n++;
 	f->last = version;

@@ -216,7 +216,8 @@ void weir_fleet_take_pushed(struct weir_fleet *f, const struct redisReply *rest,
 		if (!key || !value || n_value >= WEIR_FLEET_VALUE_MAX ||
 		    weir_fleet_key_parse(key, n_key, &k) < 0)
 			continue;
-		if (n_value && weir_fleet_value_read(value, n_value, &version, &lines, &n) < 0)
+		if (n_value && (weir_fleet_value_read(value, n_value, &version, &lines, &n) < 0 ||
+				version > f->reply_last))
 			continue;
 		weir_fleet_hear(f, &k, version, lines, n);
 	}

@@ -4,13 +4,15 @@
 -- ARGV 1 what to do 2 the store's id as the caller knows it ("": not) 3 one to take if a new one is needed
 --      4 the caller 5 changes it has seen 6 the version of the last; the rest is what to do
 -- Replies: microseconds, id, changes, last version, generation of limits, "ok" or "new" or what went wrong, the rest
+-- What is no word of weir's under its keys counts as nothing, is overwritten, and is not sent to anybody.
 
 local LIST, CHANGES, GONE, ENDS, PUSHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local AGENTS, LIMITS, SECRET, KEY = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local DAY_MS = 86400000
 local STREAM_MAX, GONE_MAX, GONE_MS = 16384, 100000, 30 * DAY_MS
-local ORIGINS_MAX = 16
+local ORIGINS_MAX, LINE_MAX, VALUE_MAX, BEAT_MAX, LIMITS_MAX = 16, 400, 8191, 2048, 1048576 -- bytes, as in fleet_int.h
 local SEQ = 4096 -- a version is milliseconds * SEQ + number
+local NUMBER_MAX = 2 ^ 53 - 2 ^ 40 -- a year of versions below what is exact
 
 local call, floor = redis.call, math.floor
 local t = call('TIME')
@@ -20,18 +22,39 @@ local function text(n)
 	return string.format('%.0f', n)
 end
 
+-- nil: it is none of weir's.
+local function number(word)
+	local v = word and tonumber(word)
+	return v and v >= 0 and v < NUMBER_MAX and v % 1 == 0 and v or nil
+end
+
+-- --- keys of another type
+
+local mended = {}
+if ARGV[1] == 'mend' then
+	local reads = {{'HGET', LIST, 'id'}, {'XRANGE', CHANGES, '-', '+', 'COUNT', 1}, {'ZCARD', GONE}, {'ZCARD', ENDS},
+		{'HGET', PUSHED, ''}, {'HGET', AGENTS, ''}, {'HGET', LIMITS, 'at'}, {'GET', SECRET}, {'GET', KEY}}
+	for i, read in ipairs(reads) do
+		local r = redis.pcall(unpack(read))
+		if type(r) == 'table' and r.err and string.find(r.err, 'WRONGTYPE', 1, true) then
+			call('DEL', KEYS[i])
+			mended[#mended + 1] = KEYS[i]
+		end
+	end
+end
+
 -- --- the store's own fields
 
 local meta = call('HMGET', LIST, 'id', 'n', 'last', 'born')
-local id, n, last, born = meta[1], tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 0)
+local id, n, last, born = meta[1], number(meta[2]), number(meta[3]), number(meta[4])
 local dirty = false
 
-if not id then
-	local top = call('ZREVRANGE', GONE, 0, 0, 'WITHSCORES')
+if not id or #id ~= 32 or not n or not last or not born then
+	local top = number(call('ZREVRANGE', GONE, 0, 0, 'WITHSCORES')[2])
 	call('DEL', LIST, CHANGES, ENDS, GONE)
 	id, n, last = ARGV[3], 0, now_ms * SEQ
-	if top[2] and tonumber(top[2]) > last then
-		last = tonumber(top[2])
+	if top and top > last then
+		last = top
 	end
 	born = last
 	call('HSET', LIST, 'id', id, 'born', text(born))
@@ -71,7 +94,7 @@ local function parse(lines)
 	local all = {}
 	for line in string.gmatch(lines, '([^\n]*)\n') do
 		local e = {string.match(line, '^(%d+)\t(%d+)\t(%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$')}
-		if e[1] and (e[1] == '0' or tonumber(e[1]) > now_ms) then
+		if e[1] and #line <= LINE_MAX and #all < ORIGINS_MAX and (e[1] == '0' or tonumber(e[1]) > now_ms) then
 			all[#all + 1] = e
 		end
 	end
@@ -135,14 +158,15 @@ end
 -- VERSION BASE RESTORED, then the lines
 local function read(key)
 	local value = call('HGET', LIST, key)
-	if not value then
+	if not value or #value > VALUE_MAX then
 		return nil
 	end
 	local v, b, r, lines = string.match(value, '^(%d+) (%d+) (%d)\n(.*)$')
-	if not v then
+	v, b = number(v), number(b)
+	if not v or not b or v > last then
 		return nil
 	end
-	return {version = tonumber(v), base = tonumber(b), restored = r, lines = lines}
+	return {version = v, base = b, restored = r, lines = lines}
 end
 
 local function write(key, lines, version, base, restored)
@@ -150,8 +174,15 @@ local function write(key, lines, version, base, restored)
 end
 
 local function tell(key, lines, version)
-	call('XADD', CHANGES, 'MAXLEN', '~', STREAM_MAX, text(floor(version / SEQ)) .. '-' .. text(version % SEQ),
-		'k', key, 'v', lines, 'n', text(n))
+	local words = {'XADD', CHANGES, 'MAXLEN', '~', STREAM_MAX, text(floor(version / SEQ)) .. '-' .. text(version % SEQ),
+		'k', key, 'v', lines, 'n', text(n)}
+	local r = redis.pcall(unpack(words))
+	if type(r) == 'table' and r.err then
+		if string.find(r.err, 'equal or smaller', 1, true) then
+			call('DEL', CHANGES) -- somebody else's entry is in the way; the hosts read the whole
+		end
+		call(unpack(words))
+	end
 end
 
 local function put(key, all, base, restored)
@@ -280,7 +311,7 @@ local function state(from)
 		local key = ARGV[i + 1]
 		if not seen[key] then
 			seen[key] = true
-			local value = call('HGET', LIST, key)
+			local value = read(key) and call('HGET', LIST, key)
 			out[#out + 1] = key
 			out[#out + 1] = value or ''
 			out[#out + 1] = value and '' or text(tonumber(call('ZSCORE', GONE, key) or 0))
@@ -307,23 +338,41 @@ end
 
 -- --- agents
 
+local AHEAD_MS = 60000 -- seen then: this clock was set back, and who is alive says so again
+
 local function beat(words)
 	call('HSET', AGENTS, ARGV[4], text(now_ms) .. ' ' .. words)
-	local all = call('HGETALL', AGENTS)
+	local all, known = call('HGETALL', AGENTS), {}
 	for i = 1, #all, 2 do
 		local seen = tonumber(string.match(all[i + 1], '^(%d+) ') or 0)
-		if seen < now_ms - GONE_MS then
+		if seen < now_ms - GONE_MS or seen > now_ms + AHEAD_MS or #all[i + 1] > BEAT_MAX then
 			call('HDEL', AGENTS, all[i])
 			call('HDEL', PUSHED, all[i])
+		else
+			known[#known + 1] = all[i]
+			known[#known + 1] = all[i + 1]
 		end
 	end
 	prune()
-	return all
+	return known
+end
+
+local function secret()
+	local s = call('GET', SECRET)
+	return s and #s == 64 and not string.find(s, '%X') and s or ''
+end
+
+local function fingerprint()
+	return string.sub(call('GET', KEY) or '', 1, 63)
+end
+
+local function published()
+	return number(call('HGET', LIMITS, 'generation')) or 0
 end
 
 -- --- what to do
 
-local what, status, rest = ARGV[1], 'ok', {}
+local what, status, rest = ARGV[1], 'ok', mended
 
 if id ~= ARGV[2] then
 	status = 'new'
@@ -334,19 +383,31 @@ if what == 'poll' then
 	if status == 'ok' and ARGV[7] ~= '0' and tonumber(ARGV[5]) < n then
 		local v = tonumber(ARGV[6])
 		events = call('XRANGE', CHANGES, '(' .. text(floor(v / SEQ)) .. '-' .. text(v % SEQ), '+', 'COUNT', ARGV[7])
+		for _, e in ipairs(events) do
+			if #e[2] ~= 6 or #e[2][2] + #e[2][4] + #e[2][6] > VALUE_MAX then
+				e[2] = {} -- not a change: the caller reads the whole
+			end
+		end
 	end
 	if ARGV[8] ~= '' then
 		agents = beat(ARGV[8])
 	end
-	rest = {events, agents, call('GET', SECRET) or '', call('GET', KEY) or ''}
+	rest = {events, agents, secret(), fingerprint()}
 elseif what == 'scan' then
 	-- 7 cursor 8 about how many
 	if status == 'ok' then
-		rest = call('HSCAN', LIST, ARGV[7], 'COUNT', ARGV[8])
+		local page, kept = call('HSCAN', LIST, ARGV[7], 'COUNT', ARGV[8]), {}
+		for i = 1, #page[2], 2 do
+			if #page[2][i] + #page[2][i + 1] <= VALUE_MAX then
+				kept[#kept + 1] = page[2][i]
+				kept[#kept + 1] = page[2][i + 1]
+			end
+		end
+		rest = {page[1], kept}
 	end
 elseif what == 'push' then
 	-- 7 number of the batch, then op, key, data
-	local pushed = tonumber(call('HGET', PUSHED, ARGV[4]) or 0)
+	local pushed = number(call('HGET', PUSHED, ARGV[4])) or 0
 	if status == 'ok' and pushed > tonumber(ARGV[7]) then
 		status, rest = 'behind', {text(pushed)}
 	elseif status == 'ok' then
@@ -362,25 +423,25 @@ elseif what == 'restore' then
 	status = 'ok'
 elseif what == 'secret' then
 	-- 7 secret ("": none) 8 its fingerprint 9 "replace": nobody alive has another
-	if ARGV[7] ~= '' then
-		call('SET', SECRET, ARGV[7], 'NX')
+	if ARGV[7] ~= '' and secret() == '' then
+		call('SET', SECRET, ARGV[7])
 	end
 	if ARGV[9] == 'replace' then
 		call('SET', KEY, ARGV[8])
 	else
 		call('SET', KEY, ARGV[8], 'NX')
 	end
-	rest = {call('GET', SECRET) or '', call('GET', KEY) or ''}
+	rest = {secret(), fingerprint()}
 elseif what == 'limits' then
 	rest = call('HMGET', LIMITS, 'generation', 'text', 'host', 'who', 'at')
 	for i = 1, 5 do
-		rest[i] = rest[i] or ''
+		rest[i] = string.sub(rest[i] or '', 1, i == 2 and LIMITS_MAX + 1 or 63) -- one too many is refused
 	end
 elseif what == 'publish' then
 	-- 7 the generation that it follows 8 the one that it gets 9 text 10 host 11 who
-	local generation = tonumber(call('HGET', LIMITS, 'generation') or 0)
+	local generation = published()
 	if generation ~= tonumber(ARGV[7]) then
-		status, rest = 'behind', {text(generation), call('HGET', LIMITS, 'host') or ''}
+		status, rest = 'behind', {text(generation), string.sub(call('HGET', LIMITS, 'host') or '', 1, 63)}
 	else
 		call('HSET', LIMITS, 'generation', ARGV[8], 'text', ARGV[9], 'host', ARGV[10], 'who', ARGV[11],
 			'at', text(now_ms))
@@ -391,4 +452,4 @@ if dirty then
 	call('HSET', LIST, 'n', text(n), 'last', text(last))
 end
 return {text(tonumber(t[1]) * 1000000 + tonumber(t[2])), id, text(n), text(last),
-	call('HGET', LIMITS, 'generation') or '0', status, rest}
+	text(published()), status, rest}
