@@ -23,9 +23,11 @@ V        ?= 0
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a build folder of their own
+# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer; SAN=thread: ThreadSanitizer; each in a build folder of its own
 ifeq ($(SAN),1)
 B := build/san
+else ifeq ($(SAN),thread)
+B := build/tsan
 endif
 ifeq ($(V),1)
 Q :=
@@ -57,6 +59,8 @@ CFLAGS_  += -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-r
 ifneq ($(filter 9 10 11 12 13,$(if $(findstring clang,$(CC)),,$(firstword $(subst ., ,$(shell $(CC) -dumpversion))))),)
 CFLAGS_  += --param asan-use-after-return=0
 endif
+else ifeq ($(SAN),thread)
+CFLAGS_  += -fsanitize=thread -fno-omit-frame-pointer
 endif
 # Tests may set a default and override it in one initialiser.
 TESTFLAGS := -Itests -Wno-override-init $(if $(findstring clang,$(CC)),-Wno-initializer-overrides)

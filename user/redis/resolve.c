@@ -61,11 +61,15 @@ static void answered(evutil_socket_t fd, short what, void *arg)
 	struct weir_redis_lookup *l = arg;
 	weir_redis_lookup_fn *fn = l->fn;
 	void *fn_arg = l->arg;
-	struct weir_redis_addresses found = l->found;
-	int r = l->r;
+	struct weir_redis_addresses found;
+	__u64 one;
+	int r;
 
-	(void)fd;
 	(void)what;
+	if (read(fd, &one, sizeof(one)) < 0) /* what the thread wrote before it is seen after it */
+		return;
+	found = l->found;
+	r = l->r;
 	weir_redis_lookup_cancel(l);
 	if (!r && found.n)
 		fn(fn_arg, 0, &found, NULL);
