@@ -15,7 +15,8 @@
 -- 8 delay, ticket us, ticket part u56 follow (else 0, now, 0), 16 of op 1: there was a state.
 --
 -- All enforcing layers of a request are charged or none; a refusal changes nothing. What is written expires when it is
--- worth nothing. What weir did not write under its keys counts as nothing and is overwritten.
+-- worth nothing. What weir did not write under its keys counts as nothing and is overwritten; so does what it wrote when
+-- the clock was more than an hour ahead, or all those clients would wait for that date.
 
 local read, pack = struct.unpack, struct.pack
 local fmod, max, min, ceil = math.fmod, math.max, math.min, math.ceil
@@ -48,6 +49,8 @@ local function short(n)
 	return n .. ''
 end
 
+local AHEAD = 3600000000
+
 -- States of this call by key: loaded once, written once. A state's words are as they are stored; what they mean for a
 -- layer now is worked out into the layer.
 local states, dirty = {}, {}
@@ -59,11 +62,13 @@ local function changed(s, y)
 	s.over = s.algorithm.idle(s, y) -- when it expires
 end
 
-local function load_words(key, form)
+local function load_words(key, form, y)
 	local text = redis.pcall('GET', KEYS[key])
 	if type(text) == 'string' and #text == form.bytes then
 		local a, b, c, d = read(form.pack, text)
-		return { a, b, c, d, key = key, algorithm = form, new = false, over = false }
+		if form.since(a, y) - now <= AHEAD then
+			return { a, b, c, d, key = key, algorithm = form, new = false, over = false }
+		end
 	end
 	return { 0, 0, 0, 0, key = key, algorithm = form, new = true, over = false }
 end
@@ -72,6 +77,7 @@ local bucket, queue, fixed, log, sliding = {}, {}, {}, {}, {}
 local algorithms = { [0] = bucket, queue, fixed, log, sliding }
 
 -- Each has
+--	since	a moment of the clock by which a state was written
 --	judge	what the state is worth now, and what the client is told
 --	look	what the client is told after take
 --	take, refund	change the state
@@ -80,6 +86,10 @@ local algorithms = { [0] = bucket, queue, fixed, log, sliding }
 -- --- token bucket, leaky bucket: {us, tokens, part, idle} ---------------------------------------------------------
 
 bucket.pack, bucket.bytes = '<I7I7I7I7', 28
+
+function bucket.since(us)
+	return us
+end
 
 local function bucket_debt(s, y)
 	local period, debt, tokens, part = y.b, y.c, s[2], s[3]
@@ -215,6 +225,11 @@ end
 -- --- fixed window: {end, count} ------------------------------------------------------------------------------------
 
 fixed.pack, fixed.bytes = '<I7I7', 14
+local MONTH = 31 * 86400000000
+
+function fixed.since(stop, y)
+	return stop - (y.b > 0 and y.b or MONTH)
+end
 
 -- The window of now, or a later one that was seen already.
 local function fixed_window(s, y)
@@ -276,6 +291,10 @@ end
 -- --- sliding-window counter: {index, current, previous} ------------------------------------------------------------
 
 sliding.pack, sliding.bytes = '<I7I4I4', 15
+
+function sliding.since(index, y)
+	return index * y.b
+end
 
 local function sliding_roll(s, y)
 	local index = div(now, y.b)
@@ -356,7 +375,8 @@ end
 -- --- sliding-window log: a list of times, oldest first; written at once ---------------------------------------------
 
 local function log_at(s, i)
-	return tonumber(call('LINDEX', s.name, i)) or 0
+	local us = tonumber(call('LINDEX', s.name, i))
+	return us and us < 2 * HALF and us or 0
 end
 
 function log.load(key)
@@ -369,6 +389,10 @@ function log.load(key)
 	local s = { name = name, n = n, oldest = 0, newest = 0, key = key, algorithm = log, new = n == 0, over = false }
 	if n > 0 then
 		s.oldest, s.newest = log_at(s, 0), log_at(s, -1)
+	end
+	if s.newest - now > AHEAD then
+		call('DEL', name)
+		s.n, s.oldest, s.newest, s.new = 0, 0, 0, true
 	end
 	return s
 end
@@ -469,10 +493,10 @@ end
 
 -- --- requests ------------------------------------------------------------------------------------------------------
 
-local function state_of(key, algorithm)
+local function state_of(key, algorithm, y)
 	local s = states[key]
 	if not s then
-		s = algorithm.load and algorithm.load(key) or load_words(key, algorithm)
+		s = algorithm.load and algorithm.load(key) or load_words(key, algorithm, y)
 		states[key] = s
 	end
 	return s
@@ -498,7 +522,7 @@ local function read_layer(at, y)
 	local key, number, flags
 	key, number, flags, y.cost, y.a, y.b, y.c, at = read('<I2I1I1I7I7I7I7', blob, at)
 	y.algorithm = algorithms[number]
-	y.state = state_of(key, y.algorithm)
+	y.state = state_of(key, y.algorithm, y)
 	y.admitted, y.charged, y.instead, y.more, y.delay = false, false, false, false, false
 	y.remaining, y.reset, y.retry = 0, 0, 0
 	y.monitor, y.turn_now, y.newest, y.us, y.edge, y.fresh = false, false, false, false, false, false
@@ -527,10 +551,10 @@ local function welcome(y)
 		y.fresh = false
 		return
 	end
-	z.state = state_of(z.key, bucket)
+	z.state = state_of(z.key, bucket, z)
 	bucket.judge(z.state, z)
 	if z.retry ~= 0 then
-		y.state, y.instead, y.fresh = state_of(z.instead, y.algorithm), true, false
+		y.state, y.instead, y.fresh = state_of(z.instead, y.algorithm, y), true, false
 	end
 end
 
@@ -580,7 +604,7 @@ local function give_back(layers, n)
 		local y = layers[i]
 		if y.us then
 			if y.fresh and not is_live(y.state, y) then
-				y.state, y.instead = state_of(y.fresh.instead, y.algorithm), true
+				y.state, y.instead = state_of(y.fresh.instead, y.algorithm, y), true
 			end
 			local s = y.state
 			y.charged = y.algorithm == queue
