@@ -357,7 +357,7 @@ static void add(struct agent *a, const char *prefix, const char *origin, __u64 f
 		fail_msg("%s", err.text);
 }
 
-static size_t del(struct agent *a, const char *prefix, const char *origin)
+static inline size_t del(struct agent *a, const char *prefix, const char *origin)
 {
 	struct weir_fleet_key k = key_of(prefix);
 	struct weir_error err = {};

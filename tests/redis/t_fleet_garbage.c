@@ -30,7 +30,8 @@ static const struct spoiled {
 	 {"ZADD " FLEET "gone 1e300 x", "DEL " FLEET "list"}},
 	{"ends of nothing", {"ZADD " FLEET "ends -inf x -inf id"}},
 	{"agents that are none",
-	 {"HSET " FLEET "agents a 1 b x", "EVAL redis.call('HSET',KEYS[1],'c','99999999999999\\32{}') 1 " FLEET "agents"}},
+	 {"HSET " FLEET "agents a 1 b x",
+	  "EVAL redis.call('HSET',KEYS[1],'c','99999999999999\\32{}') 1 " FLEET "agents"}},
 	{"a generation that is none", {"HSET " FLEET "limits generation banana"}},
 	{"a broken generation", {"HSET " FLEET "limits generation 0.5"}},
 	{"a secret that is none", {"SET " FLEET "secret garbage"}},
@@ -75,8 +76,8 @@ static void whatever_lies_under_its_keys_the_fleet_goes_on(void **state)
 	long long before;
 
 	start_all(f, 2);
-	assert_true(fix_wait(f, all_settled(f, 2) && f->a[0].has_secret && f->a[1].has_secret,
-			     10000));
+	assert_true(
+		fix_wait(f, all_settled(f, 2) && f->a[0].has_secret && f->a[1].has_secret, 10000));
 	add(&f->a[0], "198.51.100.1", "command", 0, "before");
 	assert_true(fix_wait(f, all_have(f, 2, "198.51.100.1", true), 2000));
 	for (size_t i = 0; i < sizeof(spoiled) / sizeof(*spoiled); i++) {
@@ -107,8 +108,8 @@ static void an_entry_that_is_none_blocks_nobody(void **state)
 	memset(huge, 'x', 100000);
 	start_all(f, 2);
 	assert_true(fix_wait(f, all_settled(f, 2), 5000));
-	freeReplyObject(redis_do(c, "HSET " FLEET "list %s %b", "block 192.0.2.1", huge,
-				 (size_t)100000));
+	freeReplyObject(
+		redis_do(c, "HSET " FLEET "list %s %b", "block 192.0.2.1", huge, (size_t)100000));
 	freeReplyObject(redis_do(c, "HSET " FLEET "list %s %s", "block 192.0.2.2",
 				 "9007199254740000 0 0\n0\t1\t0\tcommand\th\tw\tlater than all\n"));
 	freeReplyObject(redis_do(c, "HSET " FLEET "list %b x", huge, (size_t)100000));

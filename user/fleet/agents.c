@@ -18,6 +18,20 @@
 
 /* --- agents ---------------------------------------------------------------------------------------------------------- */
 
+static void make_id(char id[static WEIR_FLEET_ID_HEX + 1])
+{
+	__u8 random[WEIR_FLEET_ID_HEX / 2];
+
+	randombytes_buf(random, sizeof(random));
+	(void)sodium_bin2hex(id, WEIR_FLEET_ID_HEX + 1, random, sizeof(random)); /* it fits */
+}
+
+void weir_fleet_name_anew(struct weir_fleet *f)
+{
+	make_id(f->agent);
+	weir_fleet_disk_set(f->disk, "agent", f->agent);
+}
+
 char *weir_fleet_beat_text(struct weir_fleet *f)
 {
 	struct weir_fleet_self self = {};
@@ -25,10 +39,10 @@ char *weir_fleet_beat_text(struct weir_fleet *f)
 	char *text;
 
 	f->ops->describe(f->arg, &self);
-	o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:I, s:b, s:b}", "host", f->host,
-		      "instance", f->instance, "version", WEIR_VERSION, "generation",
-		      (json_int_t)self.generation, "limits", (json_int_t)self.limits, "config",
-		      self.digest, "key", f->fingerprint, "behind",
+	o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:I, s:b, s:b}", "host",
+		      f->host, "instance", f->instance, "boot", f->boot, "version", WEIR_VERSION,
+		      "generation", (json_int_t)self.generation, "limits", (json_int_t)self.limits,
+		      "config", self.digest, "key", f->fingerprint, "behind",
 		      (json_int_t)(f->lists && f->store_n > f->n ? f->store_n - f->n : 0),
 		      "waiting", (json_int_t)f->r.n_ops, "from_store", self.limits_from_store,
 		      "limits_failed", self.limits_failed);
@@ -122,6 +136,29 @@ void weir_fleet_take_agents(struct weir_fleet *f, const struct redisReply *all)
 	qsort(list, f->n_agents, sizeof(*list), by_host);
 }
 
+/* Whoever says something else under this name than what was said here the last time is a copy of this host. */
+void weir_fleet_take_self(struct weir_fleet *f, const char *before)
+{
+	const char *words = before ? strchr(before, ' ') : NULL;
+	json_t *o = words ? json_loads(words + 1, 0, NULL) : NULL;
+	const char *boot = json_string_value(json_object_get(o, "boot"));
+	bool twin = f->has_beaten && boot && strcmp(boot, f->boot) != 0;
+
+	json_decref(o);
+	f->has_beaten = !twin;
+	f->former[0] = '\0'; /* the store has heard of it */
+	if (!twin)
+		return;
+	(void)weir_str_copy(f->former, sizeof(f->former), f->agent); /* it fits */
+	weir_fleet_disk_begin(f->disk);
+	weir_fleet_name_anew(f);
+	(void)weir_fleet_disk_end(f->disk); /* found out again after a restart */
+	weir_log(WEIR_LOG_WARNING, "fleet-copy", "why", "s",
+		 "another agent has this one's name in the fleet (a copied state_dir?): it takes "
+		 "a new one",
+		 NULL);
+}
+
 unsigned weir_fleet_live_agents(const struct weir_fleet *f)
 {
 	return f->live ? f->live : 1;
@@ -184,6 +221,7 @@ int weir_fleet_agents_init(struct weir_fleet *f, const __u8 *secret)
 	char hex[2 * WEIR_FLEET_SECRET_BYTES + 2];
 
 	f->live = 1;
+	make_id(f->boot);
 	weir_fleet_disk_get(f->disk, "secret", hex, sizeof(hex));
 	if (secret)
 		memcpy(f->secret, secret, sizeof(f->secret));

@@ -158,6 +158,7 @@ static void poll_store(struct weir_fleet *f)
 	weir_fleet_words_begin(f, &w, "poll");
 	weir_fleet_word_u64(&w, weir_fleet_is_busy(f) ? 0 : WEIR_FLEET_PAGE);
 	weir_fleet_word_copy(&w, beat ? beat : "", beat ? strlen(beat) : 0);
+	weir_fleet_word(&w, f->former);
 	weir_fleet_call(f, WEIR_FLEET_POLL, &w);
 }
 
@@ -373,16 +374,13 @@ static __s64 system_wall_ms(void *arg)
 /* A file that came here with another host's image must not use that one's name. */
 static void name_agent(struct weir_fleet *f)
 {
-	__u8 random[WEIR_FLEET_ID_HEX / 2];
 	char host[WEIR_FLEET_NAME_MAX];
 
 	weir_fleet_disk_get(f->disk, "agent", f->agent, sizeof(f->agent));
 	weir_fleet_disk_get(f->disk, "host", host, sizeof(host));
 	if (strlen(f->agent) == WEIR_FLEET_ID_HEX && !strcmp(host, f->host))
 		return;
-	randombytes_buf(random, sizeof(random));
-	(void)sodium_bin2hex(f->agent, sizeof(f->agent), random, sizeof(random));
-	weir_fleet_disk_set(f->disk, "agent", f->agent);
+	weir_fleet_name_anew(f);
 	weir_fleet_disk_set(f->disk, "host", f->host);
 }
 

@@ -189,6 +189,9 @@ struct weir_fleet {
 	/* calls */
 	char sha[41];
 	char agent[WEIR_FLEET_ID_HEX + 1];
+	char former[WEIR_FLEET_ID_HEX + 1]; /* a name that is to be forgotten */
+	char boot[WEIR_FLEET_ID_HEX + 1];   /* of this process */
+	bool has_beaten;
 	enum weir_fleet_doing doing;
 	bool beats; /* the poll under way does */
 	__u64 sent_ns;
@@ -323,8 +326,10 @@ __u64 weir_fleet_reply_u64(const struct redisReply *r, size_t at);
 /* --- agents.c ---- */
 int weir_fleet_agents_init(struct weir_fleet *f, const __u8 *secret);
 void weir_fleet_agents_done(struct weir_fleet *f);
+void weir_fleet_name_anew(struct weir_fleet *f);
 char *weir_fleet_beat_text(struct weir_fleet *f);
 void weir_fleet_take_agents(struct weir_fleet *f, const struct redisReply *agents);
+void weir_fleet_take_self(struct weir_fleet *f, const char *before);
 void weir_fleet_take_secret(struct weir_fleet *f, const char *secret, const char *key);
 void weir_fleet_take_generation(struct weir_fleet *f, __u64 generation);
 /* Something of the above is to be asked: true, and it is. */

@@ -180,7 +180,7 @@ static void take_changes(struct weir_fleet *f, const struct redisReply *changes)
 
 void weir_fleet_take_poll(struct weir_fleet *f, const struct redisReply *rest, const char *status)
 {
-	if (rest->elements != 4 || rest->element[0]->type != REDIS_REPLY_ARRAY ||
+	if (rest->elements != 5 || rest->element[0]->type != REDIS_REPLY_ARRAY ||
 	    rest->element[1]->type != REDIS_REPLY_ARRAY) {
 		weir_fleet_failed(f, WEIR_FLEET_POLL, "the script's reply makes no sense");
 		return;
@@ -196,6 +196,7 @@ void weir_fleet_take_poll(struct weir_fleet *f, const struct redisReply *rest, c
 	if (!f->beats)
 		return;
 	weir_fleet_take_agents(f, rest->element[1]);
+	weir_fleet_take_self(f, weir_fleet_reply_text(rest, 4, NULL));
 	weir_fleet_take_secret(f, weir_fleet_reply_text(rest, 2, NULL),
 			       weir_fleet_reply_text(rest, 3, NULL));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Own changes: from the agent's hand to the disk, and in batches to the store. Called by the agent and by fleet.c. */
 #include <hiredis/hiredis.h>
+#include <sodium.h>
 #include <string.h>
 
 #include "user/base/log.h"
@@ -259,12 +260,13 @@ void weir_fleet_expand_origin(struct weir_fleet *f)
 	weir_fleet_run_soon(f);
 }
 
+/* In strides, so that a copy of this host does not take one of the same number for done. */
 static void number_batch(struct weir_fleet *f)
 {
 	struct weir_fleet_op *op = f->r.first_op;
 
 	weir_fleet_disk_begin(f->disk);
-	f->batch++;
+	f->batch += 1 + randombytes_uniform(1u << 16);
 	for (int i = 0; i < WEIR_FLEET_BATCH && op && op->kind != WEIR_FLEET_ORIGIN;
 	     i++, op = op->next) {
 		op->batch = f->batch;

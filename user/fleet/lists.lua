@@ -340,7 +340,13 @@ end
 
 local AHEAD_MS = 60000 -- seen then: this clock was set back, and who is alive says so again
 
-local function beat(words)
+-- Returns them, and what the caller's name had said before.
+local function beat(words, former)
+	local before = call('HGET', AGENTS, ARGV[4]) or ''
+	if former ~= '' then
+		call('HDEL', AGENTS, former)
+		call('HDEL', PUSHED, former)
+	end
 	call('HSET', AGENTS, ARGV[4], text(now_ms) .. ' ' .. words)
 	local all, known = call('HGETALL', AGENTS), {}
 	for i = 1, #all, 2 do
@@ -354,7 +360,7 @@ local function beat(words)
 		end
 	end
 	prune()
-	return known
+	return known, #before <= BEAT_MAX and before or ''
 end
 
 local function secret()
@@ -378,8 +384,8 @@ if id ~= ARGV[2] then
 	status = 'new'
 end
 if what == 'poll' then
-	-- 7 how many changes at most, or 0 8 what the caller says of itself ("": nothing)
-	local events, agents = {}, {}
+	-- 7 how many changes at most, or 0 8 what the caller says of itself ("": nothing) 9 its former name, or ""
+	local events, agents, before = {}, {}, ''
 	if status == 'ok' and ARGV[7] ~= '0' and tonumber(ARGV[5]) < n then
 		local v = tonumber(ARGV[6])
 		events = call('XRANGE', CHANGES, '(' .. text(floor(v / SEQ)) .. '-' .. text(v % SEQ), '+', 'COUNT', ARGV[7])
@@ -390,9 +396,9 @@ if what == 'poll' then
 		end
 	end
 	if ARGV[8] ~= '' then
-		agents = beat(ARGV[8])
+		agents, before = beat(ARGV[8], ARGV[9])
 	end
-	rest = {events, agents, secret(), fingerprint()}
+	rest = {events, agents, secret(), fingerprint(), before}
 elseif what == 'scan' then
 	-- 7 cursor 8 about how many
 	if status == 'ok' then
