@@ -90,11 +90,11 @@ static inline void fix_turn(struct fix *f, unsigned ms)
 	(void)fix_wait(f, never, ms);
 }
 
-static inline enum weir_redis_health fix_health(struct fix *f)
+static inline enum weir_far_health fix_health(struct fix *f)
 {
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 
-	weir_store_redis_stats(f->s, &s);
+	weir_store_far_stats(f->s, &s);
 	return s.health;
 }
 

@@ -13,6 +13,7 @@
 #include "lib/wait.h"
 #include "unit/conf_case.h"
 #include "user/l7/engine.h"
+#include "user/redis/redis.h"
 
 #define MS     1000000ull
 #define AGENTS 3
@@ -57,10 +58,7 @@ static int store_of(void *arg, struct event_base *base, struct weir_store **ret)
 
 static void agent_of(struct lab *lab, size_t i, const char *text, const unsigned char *with)
 {
-	const struct weir_l7_options o = {.store_of = store_of,
-					  .store_arg = lab,
-					  .store_stats = weir_store_redis_stats,
-					  .secret = with};
+	const struct weir_l7_options o = {.store_of = store_of, .store_arg = lab, .secret = with};
 	_cleanup_free_ char *all = NULL;
 	_cleanup_(weir_conf_freep) struct weir_conf *conf = NULL;
 	struct weir_error e = {""};
@@ -82,18 +80,18 @@ static void turn(struct lab *lab, unsigned ms)
 	(void)event_base_loop(lab->base, 0);
 }
 
-static enum weir_redis_health health(struct lab *lab, size_t i)
+static enum weir_far_health health(struct lab *lab, size_t i)
 {
 	struct weir_l7_stats s;
 
 	weir_l7_stats(lab->l7[i], &s);
-	return s.redis.health;
+	return s.far.health;
 }
 
 static bool all_reach_it(struct lab *lab)
 {
 	for (size_t i = 0; i < AGENTS; i++)
-		if (lab->l7[i] && health(lab, i) == WEIR_REDIS_OPEN)
+		if (lab->l7[i] && health(lab, i) == WEIR_FAR_OPEN)
 			return false;
 	return true;
 }
@@ -383,7 +381,7 @@ static void a_stopped_server_makes_nobody_wait_beyond_the_budget(void **state)
 	turn(lab, 1100); /* what was remembered of refusals is over */
 	assert_int_equal(passing(lab, 300, "/open"), 300);
 	assert_in_range(lab->slowest_ns, 0, 100 * MS); /* 20 ms, and a busy machine */
-	assert_true(until(lab, health(lab, 0) == WEIR_REDIS_OPEN, 3000));
+	assert_true(until(lab, health(lab, 0) == WEIR_FAR_OPEN, 3000));
 	assert_int_equal(passing(lab, 5000, "/open"), 5000);
 	assert_in_range(lab->slowest_ns, 0, 20 * MS); /* not asked any more */
 	expect_modes(lab, 90);			      /* nobody said how many agents there are */
@@ -403,7 +401,7 @@ static __u64 calls_of(struct lab *lab, size_t i)
 	struct weir_l7_stats s;
 
 	weir_l7_stats(lab->l7[i], &s);
-	return s.redis.calls;
+	return s.far.calls;
 }
 
 static void a_flood_of_one_denied_key_is_a_few_calls(void **state)
@@ -442,7 +440,7 @@ static unsigned race(struct lab *lab, const char *text, unsigned ms, unsigned *r
 			mine.base = event_base_new();
 			agent_of(&mine, 0, text, secret);
 			turn(&mine, 20);
-			(void)until(&mine, health(&mine, 0) != WEIR_REDIS_OPEN, 5000);
+			(void)until(&mine, health(&mine, 0) != WEIR_FAR_OPEN, 5000);
 			for (; wait_now_ns() < end_ns; asked += 256)
 				passed += passing_wide(&mine, 1, 256, 32, "/a");
 			(void)__atomic_add_fetch(&sum[0], passed, __ATOMIC_RELAXED);
@@ -529,7 +527,7 @@ static void an_open_breaker_costs_what_an_embedded_store_does(void **state)
 	double away = 1e9, here = 1e9;
 
 	begin(lab, false, text);
-	assert_true(until(lab, health(lab, 0) == WEIR_REDIS_OPEN, 3000));
+	assert_true(until(lab, health(lab, 0) == WEIR_FAR_OPEN, 3000));
 	assert_true(asprintf(&all, "interfaces: []\n%s", text) > 0);
 	conf = conf_of(all);
 	assert_int_equal(weir_l7_new(conf, NULL, &embedded.l7[0], &e), 0);

@@ -108,13 +108,13 @@ static int drop_cluster(void **state)
 static int setup(void **state)
 {
 	struct set *s = &cluster;
-	struct weir_redis_stats st;
+	struct weir_far_stats st;
 
 	*state = s;
 	fix_options(&s->f);
 	s->f.o.timeout_ns = 2000 * MS;
 	fix_store_at(&s->f, s->url);
-	return fix_wait(&s->f, (weir_store_redis_stats(s->f.s, &st), st.server[0]), 10000) ? 0 : -1;
+	return fix_wait(&s->f, (weir_store_far_stats(s->f.s, &st), st.server[0]), 10000) ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -348,7 +348,7 @@ static void a_slot_is_moved_under_load(void **state)
 {
 	struct weir_store_limit l =
 		request_limit("moving", WEIR_REQUEST_FIXED_WINDOW, 1000000, DAY);
-	struct weir_redis_stats st;
+	struct weir_far_stats st;
 	static struct load load;
 	struct set *s = *state;
 	struct fix *f = &s->f;
@@ -375,7 +375,7 @@ static void a_slot_is_moved_under_load(void **state)
 	n = load.admitted;
 	assert_true(fix_wait(f, load.admitted > n + 300, 20000)); /* MOVED */
 	load_stop(&load);
-	weir_store_redis_stats(f->s, &st);
+	weir_store_far_stats(f->s, &st);
 	assert_true(st.redirects > 0);
 	assert_int_equal(load.failed, 0);
 	assert_int_equal(load.refused, 0);

@@ -54,14 +54,14 @@ static void agent_next(struct agent *g, struct ask *a)
 
 static int agent_run(struct agent *g)
 {
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 
 	fix_options(&g->f);
 	g->f.o.timeout_ns = 20000 * MS;
 	g->f.o.batch_max = 1 + g->number * 7; /* with and without coalescing */
 	fix_store(&g->f);
 	g->a = calloc(g->at_once, sizeof(*g->a));
-	if (!g->a || !fix_wait(&g->f, (weir_store_redis_stats(g->f.s, &s), s.server[0]), 10000))
+	if (!g->a || !fix_wait(&g->f, (weir_store_far_stats(g->f.s, &s), s.server[0]), 10000))
 		return 1;
 	__atomic_add_fetch(&g->shared->ready, 1, __ATOMIC_RELAXED);
 	if (!wait_for(__atomic_load_n(&g->shared->go, __ATOMIC_ACQUIRE), 10000))

@@ -86,7 +86,7 @@ static int teardown(void **state)
 static void the_successor_of_a_killed_master_is_followed(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 1000, SEC);
-	struct weir_redis_stats st;
+	struct weir_far_stats st;
 	struct set *s = *state;
 	struct fix *f = &s->f;
 	uint64_t took_ns;
@@ -95,30 +95,30 @@ static void the_successor_of_a_killed_master_is_followed(void **state)
 
 	fix_store_at(f, s->url);
 	assert_true(fix_wait(f,
-			     (weir_store_redis_stats(f->s, &st),
-			      st.server[0] && st.health != WEIR_REDIS_OPEN),
+			     (weir_store_far_stats(f->s, &st),
+			      st.server[0] && st.health != WEIR_FAR_OPEN),
 			     5000));
 	(void)snprintf(where, sizeof(where), "127.0.0.1:%u", s->node[0].port);
 	assert_non_null(strstr(st.server, where));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
 	redis_kill(&s->node[0]);
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 5000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 5000));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), -EHOSTDOWN);
 	took_ns = wait_now_ns();
-	assert_true(fix_wait(f, fix_health(f) != WEIR_REDIS_OPEN, 30000));
+	assert_true(fix_wait(f, fix_health(f) != WEIR_FAR_OPEN, 30000));
 	print_message("followed after %llu ms\n",
 		      (unsigned long long)((wait_now_ns() - took_ns) / MS));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
 	assert_true(admitted);
 	(void)snprintf(where, sizeof(where), "127.0.0.1:%u", s->node[1].port);
-	weir_store_redis_stats(f->s, &st);
+	weir_store_far_stats(f->s, &st);
 	assert_non_null(strstr(st.server, where));
 }
 
 static void a_master_that_was_demoted_alive_is_left(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 1000, SEC);
-	struct weir_redis_stats st;
+	struct weir_far_stats st;
 	struct set *s = *state;
 	struct fix *f = &s->f;
 	redisContext *c;
@@ -127,31 +127,31 @@ static void a_master_that_was_demoted_alive_is_left(void **state)
 
 	fix_store_at(f, s->url);
 	assert_true(fix_wait(f,
-			     (weir_store_redis_stats(f->s, &st),
-			      st.server[0] && st.health != WEIR_REDIS_OPEN),
+			     (weir_store_far_stats(f->s, &st),
+			      st.server[0] && st.health != WEIR_FAR_OPEN),
 			     5000));
 	c = redis_open(&s->sentinel[1]);
 	assert_int_equal(redis_int(c, "SENTINEL FAILOVER m"), 0);
 	redisFree(c);
 	(void)snprintf(where, sizeof(where), "127.0.0.1:%u", s->node[1].port);
 	assert_true(
-		fix_wait(f, (weir_store_redis_stats(f->s, &st), strstr(st.server, where)), 30000));
-	assert_true(fix_wait(f, fix_health(f) != WEIR_REDIS_OPEN, 5000));
+		fix_wait(f, (weir_store_far_stats(f->s, &st), strstr(st.server, where)), 30000));
+	assert_true(fix_wait(f, fix_health(f) != WEIR_FAR_OPEN, 5000));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
 	assert_true(admitted);
 }
 
 static void an_unknown_master_is_said(void **state)
 {
-	struct weir_redis_stats st;
+	struct weir_far_stats st;
 	struct set *s = *state;
 	char url[64];
 
 	(void)snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:%u/nobody",
 		       s->sentinel[0].port);
 	fix_store_at(&s->f, url);
-	assert_true(fix_wait(&s->f, fix_health(&s->f) == WEIR_REDIS_OPEN, 5000));
-	weir_store_redis_stats(s->f.s, &st);
+	assert_true(fix_wait(&s->f, fix_health(&s->f) == WEIR_FAR_OPEN, 5000));
+	weir_store_far_stats(s->f.s, &st);
 	assert_non_null(strstr(st.cause, "knows no master 'nobody'"));
 }
 

@@ -23,9 +23,9 @@ static int setup(void **state)
 	return 0;
 }
 
-static bool is_known(struct fix *f, struct weir_redis_stats *ret)
+static bool is_known(struct fix *f, struct weir_far_stats *ret)
 {
-	weir_store_redis_stats(f->s, ret);
+	weir_store_far_stats(f->s, ret);
 	return ret->keys_known;
 }
 
@@ -33,7 +33,7 @@ static void keys_under_the_prefix_are_sampled(void **state)
 {
 	struct weir_store_limit l = request_limit("sampled", WEIR_REQUEST_FIXED_WINDOW, 100, DAY);
 	struct fix *f = *state;
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	redisContext *c;
 	bool admitted;
 
@@ -55,7 +55,7 @@ static void keys_under_the_prefix_are_sampled(void **state)
 static void without_the_right_it_is_asked_once(void **state)
 {
 	struct fix *f = *state;
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	redisContext *c;
 	redisReply *log;
 
@@ -65,7 +65,7 @@ static void without_the_right_it_is_asked_once(void **state)
 	fix_store(f);
 	fix_turn(f, 2000);
 	assert_false(is_known(f, &s));
-	assert_int_equal(fix_health(f), WEIR_REDIS_HEALTHY);
+	assert_int_equal(fix_health(f), WEIR_FAR_HEALTHY);
 	log = redis_do(c, "ACL LOG");
 	assert_int_equal(log->elements, 1);
 	freeReplyObject(log);

@@ -24,17 +24,17 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void counters(struct fix *f, struct weir_redis_stats *ret)
+static void counters(struct fix *f, struct weir_far_stats *ret)
 {
-	weir_store_redis_stats(f->s, ret);
+	weir_store_far_stats(f->s, ret);
 }
 
 static bool is_ready(struct fix *f)
 {
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 
 	counters(f, &s);
-	return s.server[0] && s.health != WEIR_REDIS_OPEN;
+	return s.server[0] && s.health != WEIR_FAR_OPEN;
 }
 
 static void start(struct fix *f)
@@ -82,7 +82,7 @@ static void every_algorithm_admits_its_limit_and_expires(void **state)
 static void decisions_of_one_turn_go_in_one_call(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_FIXED_WINDOW, 1000, DAY);
-	struct weir_redis_stats before, after;
+	struct weir_far_stats before, after;
 	struct fix *f = *state;
 	struct ask a[64];
 
@@ -199,7 +199,7 @@ static void load_stop(struct load *l)
 static void a_flushed_script_is_loaded_once_and_nothing_fails(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 1000000, SEC);
-	struct weir_redis_stats before, after;
+	struct weir_far_stats before, after;
 	static struct load load;
 	struct fix *f = *state;
 	redisContext *c = redis_open(&f->r);
@@ -226,7 +226,7 @@ static void a_killed_server_is_noticed_at_once_and_its_return_too(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 1000000, SEC);
 	static struct load load;
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	struct fix *f = *state;
 	uint64_t back_ns;
 	size_t n;
@@ -236,7 +236,7 @@ static void a_killed_server_is_noticed_at_once_and_its_return_too(void **state)
 	load_start(&load, f, &l);
 	assert_true(fix_wait(f, load.admitted > 200, 10000));
 	redis_kill(&f->r);
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 2000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 2000));
 	counters(f, &s);
 	n = strlen(f->r.sock);
 	assert_int_equal(strncmp(s.cause, f->r.sock, n < 30 ? n : 30), 0); /* a long path is cut */
@@ -267,7 +267,7 @@ static void a_stopped_server_makes_nobody_wait_beyond_the_deadline(void **state)
 	assert_true(fix_wait(f, load.admitted > 200, 10000));
 	load.longest_ns = 0;
 	assert_int_equal(kill(f->r.pid, SIGSTOP), 0);
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 2000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 2000));
 	n = load.answered;
 	assert_true(fix_wait(f, load.answered > n + 2000, 10000));
 	assert_true(load.longest_ns < 60 * MS);
@@ -282,7 +282,7 @@ static void a_late_reply_gives_back_what_it_charged(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_FIXED_WINDOW, 100, DAY),
 				m = request_limit("y", WEIR_REQUEST_SLIDING_LOG, 100, DAY);
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	struct fix *f = *state;
 	struct ask a = {.y = {request_layer(&l, 1, 5), request_layer(&m, 1, 3)}};
 	bool admitted;
@@ -326,7 +326,7 @@ static void a_listener_that_never_answers_costs_no_more_than_the_deadline(void *
 	f->o.timeout_ns = 20 * MS;
 	fix_store_at(f, url);
 	load_start(&load, f, &l);
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 5000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 5000));
 	assert_true(load.longest_ns < 60 * MS);
 	n = load.answered;
 	load.longest_ns = 0;
@@ -347,7 +347,7 @@ static void a_server_that_is_not_there_yet_is_found_later(void **state)
 	fix_store(f);
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), -EHOSTDOWN);
 	assert_int_equal(redis_start(&f->r, NULL), 0);
-	assert_true(fix_wait(f, fix_health(f) != WEIR_REDIS_OPEN, 5000));
+	assert_true(fix_wait(f, fix_health(f) != WEIR_FAR_OPEN, 5000));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
 	assert_true(admitted);
 }
@@ -355,7 +355,7 @@ static void a_server_that_is_not_there_yet_is_found_later(void **state)
 static void a_full_server_is_a_failure_and_no_refusal(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	struct fix *f = *state;
 	redisContext *c = redis_open(&f->r);
 	bool admitted = false;
@@ -366,13 +366,13 @@ static void a_full_server_is_a_failure_and_no_refusal(void **state)
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(ask_one(f, &l, 1, 1, &admitted), -EIO);
 	counters(f, &s);
-	assert_int_equal(s.health, WEIR_REDIS_OPEN);
-	assert_int_equal(s.errors[WEIR_REDIS_ERROR_OOM], 3);
+	assert_int_equal(s.health, WEIR_FAR_OPEN);
+	assert_int_equal(s.errors[WEIR_FAR_ERROR_OOM], 3);
 	assert_non_null(strstr(s.cause, "maxmemory"));
 	fix_turn(f, 200); /* probes meet it too: no flapping */
-	assert_int_equal(fix_health(f), WEIR_REDIS_OPEN);
+	assert_int_equal(fix_health(f), WEIR_FAR_OPEN);
 	assert_int_equal(redis_int(c, "CONFIG SET maxmemory 0"), 0);
-	assert_true(fix_wait(f, fix_health(f) != WEIR_REDIS_OPEN, 2000));
+	assert_true(fix_wait(f, fix_health(f) != WEIR_FAR_OPEN, 2000));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
 	assert_true(admitted);
 	redisFree(c);
@@ -414,7 +414,7 @@ static void what_others_put_under_our_keys_counts_as_nothing(void **state)
 static void a_wrong_password_is_said_without_it(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	struct fix *f = *state;
 	redisContext *c = redis_open(&f->r);
 	bool admitted;
@@ -423,7 +423,7 @@ static void a_wrong_password_is_said_without_it(void **state)
 	f->o.user = "weir";
 	f->o.password = "secret-and-wrong";
 	fix_store(f);
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 5000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 5000));
 	counters(f, &s);
 	assert_non_null(strstr(s.cause, "user or password is wrong"));
 	assert_null(strstr(s.cause, "secret"));
@@ -472,7 +472,7 @@ static void the_least_rights_are_enough(void **state)
 static void a_replica_is_said_and_left(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	struct fix *f = *state;
 	redisContext *c = redis_open(&f->r);
 	bool admitted;
@@ -480,11 +480,11 @@ static void a_replica_is_said_and_left(void **state)
 	start(f);
 	assert_int_equal(redis_int(c, "REPLICAOF 127.0.0.1 1"), 0);
 	assert_true(ask_one(f, &l, 1, 1, &admitted) < 0);
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 5000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 5000));
 	counters(f, &s);
 	assert_true(strstr(s.cause, "replica") || strstr(s.cause, "READONLY"));
 	assert_int_equal(redis_int(c, "REPLICAOF NO ONE"), 0);
-	assert_true(fix_wait(f, fix_health(f) != WEIR_REDIS_OPEN, 5000));
+	assert_true(fix_wait(f, fix_health(f) != WEIR_FAR_OPEN, 5000));
 	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
 	redisFree(c);
 }
@@ -492,7 +492,7 @@ static void a_replica_is_said_and_left(void **state)
 static void names_are_looked_up_off_the_loop(void **state)
 {
 	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 	struct fix *f = *state;
 	char url[64];
 	bool admitted;
@@ -508,7 +508,7 @@ static void names_are_looked_up_off_the_loop(void **state)
 	assert_true(admitted);
 	weir_store_free(f->s);
 	fix_store_at(f, "redis://no-such-name.invalid");
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 20000));
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 20000));
 	counters(f, &s);
 	assert_non_null(strstr(s.cause, "name"));
 }

@@ -86,10 +86,10 @@ static void a_server_with_the_right_name_is_believed(void **state)
 
 static void refused(struct fix *f)
 {
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 
-	assert_true(fix_wait(f, fix_health(f) == WEIR_REDIS_OPEN, 5000));
-	weir_store_redis_stats(f->s, &s);
+	assert_true(fix_wait(f, fix_health(f) == WEIR_FAR_OPEN, 5000));
+	weir_store_far_stats(f->s, &s);
 	assert_non_null(strstr(s.cause, "certificate"));
 }
 

@@ -26,11 +26,11 @@ static void so_many_failures_within_so_long_open_it(void **state)
 
 	(void)state;
 	assert_true(weir_redis_breaker_failure(&b, 100 * S));
-	assert_int_equal(b.health, WEIR_REDIS_DEGRADED);
+	assert_int_equal(b.health, WEIR_FAR_DEGRADED);
 	for (unsigned i = 1; i < 19; i++)
 		assert_false(weir_redis_breaker_failure(&b, 100 * S + i * MS));
 	assert_true(weir_redis_breaker_failure(&b, 101 * S - 1));
-	assert_int_equal(b.health, WEIR_REDIS_OPEN);
+	assert_int_equal(b.health, WEIR_FAR_OPEN);
 	assert_false(weir_redis_breaker_failure(&b, 101 * S)); /* no second line for it */
 	weir_redis_breaker_done(&b);
 }
@@ -42,7 +42,7 @@ static void slow_failures_do_not(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 1000; i++)
 		weir_redis_breaker_failure(&b, 100 * S + i * (S / 19 + 1));
-	assert_int_equal(b.health, WEIR_REDIS_DEGRADED);
+	assert_int_equal(b.health, WEIR_FAR_DEGRADED);
 	weir_redis_breaker_done(&b);
 }
 
@@ -54,7 +54,7 @@ static void calm_heals(void **state)
 	weir_redis_breaker_failure(&b, 100 * S);
 	assert_false(weir_redis_breaker_tick(&b, 100 * S + WEIR_REDIS_BREAKER_CALM_NS - 1));
 	assert_true(weir_redis_breaker_tick(&b, 100 * S + WEIR_REDIS_BREAKER_CALM_NS));
-	assert_int_equal(b.health, WEIR_REDIS_HEALTHY);
+	assert_int_equal(b.health, WEIR_FAR_HEALTHY);
 	assert_false(weir_redis_breaker_tick(&b, 200 * S));
 	weir_redis_breaker_done(&b);
 }
@@ -67,9 +67,9 @@ static void without_a_connection_it_opens_at_once_and_a_probe_closes_it(void **s
 	assert_true(weir_redis_breaker_down(&b, 100 * S));
 	assert_false(weir_redis_breaker_down(&b, 101 * S));
 	assert_false(weir_redis_breaker_tick(&b, 1000 * S)); /* time alone does not */
-	assert_int_equal(b.health, WEIR_REDIS_OPEN);
+	assert_int_equal(b.health, WEIR_FAR_OPEN);
 	assert_true(weir_redis_breaker_up(&b, 1000 * S));
-	assert_int_equal(b.health, WEIR_REDIS_DEGRADED);
+	assert_int_equal(b.health, WEIR_FAR_DEGRADED);
 	assert_false(weir_redis_breaker_up(&b, 1000 * S));
 	assert_true(weir_redis_breaker_tick(&b, 1000 * S + WEIR_REDIS_BREAKER_CALM_NS));
 	weir_redis_breaker_done(&b);
@@ -85,12 +85,12 @@ static void after_a_return_a_quarter_opens_it_again(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		assert_false(weir_redis_breaker_failure(&b, 101 * S + i * MS));
 	assert_true(weir_redis_breaker_failure(&b, 101 * S + 5 * MS));
-	assert_int_equal(b.health, WEIR_REDIS_OPEN);
+	assert_int_equal(b.health, WEIR_FAR_OPEN);
 	weir_redis_breaker_up(&b, 102 * S);
 	weir_redis_breaker_tick(&b, 102 * S + WEIR_REDIS_BREAKER_CALM_NS);
 	for (unsigned i = 0; i < 19; i++)
 		weir_redis_breaker_failure(&b, 200 * S + i);
-	assert_int_equal(b.health, WEIR_REDIS_DEGRADED); /* all of it again */
+	assert_int_equal(b.health, WEIR_FAR_DEGRADED); /* all of it again */
 	weir_redis_breaker_done(&b);
 }
 

@@ -218,35 +218,33 @@ static void put_table_full(struct page *p)
 
 static void put_store_state(struct page *p)
 {
-	static const char *const names[] = {"healthy", "degraded", "open"};
-
-	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-		PUT(p, p->requests.redis.health == i, "state", names[i]);
+	for (unsigned i = 0; i < WEIR_FAR_HEALTH_MAX; i++)
+		PUT(p, p->requests.far.health == i, "state", weir_far_health_name(i));
 }
 
 static void put_store_errors(struct page *p)
 {
-	static const char *const names[WEIR_REDIS_ERROR_MAX] = {
-		[WEIR_REDIS_ERROR_CONNECT] = "connect", [WEIR_REDIS_ERROR_QUEUE] = "queue",
-		[WEIR_REDIS_ERROR_REPLY] = "reply",	[WEIR_REDIS_ERROR_OOM] = "oom",
-		[WEIR_REDIS_ERROR_SCRIPT] = "script",	[WEIR_REDIS_ERROR_CLUSTER] = "cluster"};
+	static const char *const names[WEIR_FAR_ERROR_MAX] = {
+		[WEIR_FAR_ERROR_CONNECT] = "connect", [WEIR_FAR_ERROR_QUEUE] = "queue",
+		[WEIR_FAR_ERROR_REPLY] = "reply",     [WEIR_FAR_ERROR_OOM] = "oom",
+		[WEIR_FAR_ERROR_SCRIPT] = "script",   [WEIR_FAR_ERROR_CLUSTER] = "cluster"};
 
-	for (unsigned i = 0; i < WEIR_REDIS_ERROR_MAX; i++)
-		PUT(p, p->requests.redis.errors[i], "kind", names[i]);
+	for (unsigned i = 0; i < WEIR_FAR_ERROR_MAX; i++)
+		PUT(p, p->requests.far.errors[i], "kind", names[i]);
 }
 
 static void put_store_seconds(struct page *p)
 {
-	const struct weir_redis_stats *s = &p->requests.redis;
+	const struct weir_far_stats *s = &p->requests.far;
 	__u64 sum = 0;
 	char le[32];
 
-	for (unsigned i = 0; i < WEIR_REDIS_LATENCY_N; i++) {
+	for (unsigned i = 0; i < WEIR_FAR_LATENCY_N; i++) {
 		sum += s->latency_n[i];
-		(void)snprintf(le, sizeof(le), "%g", weir_redis_latency_us[i] / 1e6);
+		(void)snprintf(le, sizeof(le), "%g", weir_far_latency_us[i] / 1e6);
 		put(p, "_bucket", (double)sum, "le", le, NULL);
 	}
-	sum += s->latency_n[WEIR_REDIS_LATENCY_N];
+	sum += s->latency_n[WEIR_FAR_LATENCY_N];
 	put(p, "_bucket", (double)sum, "le", "+Inf", NULL);
 	put(p, "_sum", (double)s->latency_sum_us / 1e6, NULL);
 	put(p, "_count", (double)sum, NULL);
@@ -256,19 +254,19 @@ static void put_store_decisions(struct page *p)
 {
 	const struct weir_l7_stats *s = &p->requests;
 
-	PUT(p, s->redis.decisions, "by", "store");
+	PUT(p, s->far.decisions, "by", "store");
 	PUT(p, s->hot.denied, "by", "remembered refusal");
 	PUT(p, s->hot.spent, "by", "lease");
 }
 
 static void put_store_calls(struct page *p)
 {
-	PUT(p, p->requests.redis.calls);
+	PUT(p, p->requests.far.calls);
 }
 
 static void put_store_reconnects(struct page *p)
 {
-	PUT(p, p->requests.redis.reconnects);
+	PUT(p, p->requests.far.reconnects);
 }
 
 static void put_leased(struct page *p)

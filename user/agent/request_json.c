@@ -111,24 +111,17 @@ static json_t *store_json(const struct weir_store_stats *s)
 	return o;
 }
 
-static const char *health_name(enum weir_redis_health h)
-{
-	static const char *const names[] = {"healthy", "degraded", "open"};
-
-	return (unsigned)h < ARRAY_LEN(names) ? names[h] : "?";
-}
-
 /* In microseconds, as quantile_us below. */
-static __u64 call_us(const struct weir_redis_stats *s, __u64 part)
+static __u64 call_us(const struct weir_far_stats *s, __u64 part)
 {
 	__u64 seen = 0, all = 0;
 
-	for (int i = 0; i <= WEIR_REDIS_LATENCY_N; i++)
+	for (int i = 0; i <= WEIR_FAR_LATENCY_N; i++)
 		all += s->latency_n[i];
-	for (int i = 0; i < WEIR_REDIS_LATENCY_N && all; i++) {
+	for (int i = 0; i < WEIR_FAR_LATENCY_N && all; i++) {
 		seen += s->latency_n[i];
 		if (seen * 1000 >= all * part)
-			return weir_redis_latency_us[i];
+			return weir_far_latency_us[i];
 	}
 	return 0;
 }
@@ -136,15 +129,15 @@ static __u64 call_us(const struct weir_redis_stats *s, __u64 part)
 static json_t *shared_json(struct weir_agent *a)
 {
 	const struct weir_l7_stats *n = &a->request.now, *b = &a->request.before;
-	const struct weir_redis_stats *s = &n->redis;
+	const struct weir_far_stats *s = &n->far;
 	char when[WEIR_TIME_STRLEN], url[1024];
 	json_t *o = json_object();
 	__u64 errors = 0;
 
-	for (unsigned i = 0; i < WEIR_REDIS_ERROR_MAX; i++)
+	for (unsigned i = 0; i < WEIR_FAR_ERROR_MAX; i++)
 		errors += s->errors[i];
 	weir_json_set_text(o, "url", weir_conf_store_shown(&a->conf->store, url, sizeof(url)));
-	weir_json_set_text(o, "health", health_name(s->health));
+	weir_json_set_text(o, "health", weir_far_health_name(s->health));
 	if (s->since_s)
 		weir_json_set_text(o, "since", weir_clock_format(s->since_s, when));
 	if (s->cause[0])
@@ -153,8 +146,8 @@ static json_t *shared_json(struct weir_agent *a)
 		weir_json_set_text(o, "server", s->server);
 	weir_json_set_bool(o, "secret_known", n->secret_known);
 	weir_json_set_u64(o, "agents", n->agents);
-	weir_json_set(o, "decisions", count_json(&a->request, s->decisions, b->redis.decisions));
-	weir_json_set(o, "calls", count_json(&a->request, s->calls, b->redis.calls));
+	weir_json_set(o, "decisions", count_json(&a->request, s->decisions, b->far.decisions));
+	weir_json_set(o, "calls", count_json(&a->request, s->calls, b->far.calls));
 	weir_json_set_u64(o, "errors_total", errors);
 	weir_json_set_u64(o, "reconnects_total", s->reconnects);
 	weir_json_set_u64(o, "late_refunds_total", s->late_refunds);
@@ -304,18 +297,18 @@ static void degraded_store(struct weir_agent *a, json_t *list)
 		weir_json_say(list,
 			      "the fleet's secret is not known yet: %s count on this host alone",
 			      n ? names : "its limits");
-	else if (s->redis.health == WEIR_REDIS_OPEN)
+	else if (s->far.health == WEIR_FAR_OPEN)
 		weir_json_say(
 			list,
 			"the store does not answer since %s (%s): on_store_failure decides for %s",
-			weir_clock_format(s->redis.since_s, when), s->redis.cause,
+			weir_clock_format(s->far.since_s, when), s->far.cause,
 			n ? names : "no limit");
 	else if (n)
 		weir_json_say(
 			list,
 			"the store did not answer every request (%s): on_store_failure decided for "
 			"some of %s",
-			s->redis.cause, names);
+			s->far.cause, names);
 }
 
 void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)

@@ -139,7 +139,6 @@ void weir_shared_options(struct weir_shared *s, struct weir_l7_options *ret)
 	s->made = 0;
 	ret->store_of = store_of;
 	ret->store_arg = s;
-	ret->store_stats = weir_store_redis_stats;
 	ret->secret = s->has_secret ? s->secret : NULL;
 }
 

@@ -6,6 +6,7 @@
 #define WEIR_AGENT_SHARED_H
 
 #include "user/l7/engine.h"
+#include "user/redis/redis.h"
 
 struct weir_shared;
 

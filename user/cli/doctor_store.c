@@ -129,13 +129,13 @@ static void look_at_time(struct weir_doctor *d, const struct weir_conf *c, struc
 static void look(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
 		 struct asked *q)
 {
-	struct weir_redis_stats stats = {};
+	struct weir_far_stats stats = {};
 
 	if (!ask(s, q, 1, (const char *const[]){"PING"})) {
 		weir_doctor_tell(d, WEIR_FINDING_FAIL, "store", "%s", q->cause);
 		return;
 	}
-	weir_store_redis_stats(s, &stats);
+	weir_store_far_stats(s, &stats);
 	weir_doctor_tell(d, WEIR_FINDING_GOOD, "store", "%s",
 			 stats.server[0] ? stats.server : "it answers");
 	look_at_memory(d, s, q);

@@ -320,9 +320,9 @@ bool weir_fleet_is_durable(const struct weir_fleet *f)
 
 void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret)
 {
-	struct weir_redis_stats s;
+	struct weir_far_stats s;
 
-	weir_store_redis_stats(f->store, &s);
+	weir_store_far_stats(f->store, &s);
 	*ret = (struct weir_fleet_status){
 		.state = f->said,
 		.since_s = f->since_s,

@@ -185,7 +185,7 @@ struct weir_fleet_status {
 	enum weir_fleet_state state;
 	__s64 since_s;	  /* wall clock */
 	char why[160];	  /* it is away; "" */
-	char server[128]; /* as weir_redis_stats */
+	char server[128]; /* as weir_far_stats */
 	char key[64];	  /* of the lists, as Redis has it */
 	char store_id[33], agent_id[33], fingerprint[17];
 	bool durable, clock_known;

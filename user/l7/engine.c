@@ -111,7 +111,6 @@ int weir_l7_new(const struct weir_conf *conf, const struct weir_l7_options *opti
 		l7->shared = options->store_of;
 		l7->store_of = options->store_of;
 		l7->store_arg = options->store_arg;
-		l7->store_stats = options->store_stats;
 	}
 	r = -pthread_mutex_init(&l7->lock, NULL);
 	if (r < 0)

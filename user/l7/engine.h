@@ -14,7 +14,7 @@
 
 #include "user/config/conf.h"
 #include "user/l7/answer.h"
-#include "user/redis/redis.h"
+#include "user/store/far.h"
 #include "user/store/hot.h"
 
 struct event_base;
@@ -37,8 +37,6 @@ struct weir_l7_options {
 	 */
 	int (*store_of)(void *arg, struct event_base *base, struct weir_store **ret);
 	void *store_arg;
-	void (*store_stats)(struct weir_store *s,
-			    struct weir_redis_stats *ret); /* of any thread; NULL: none */
 	/* WEIR_KEY_SECRET bytes that hash keys. NULL: random ones; of a shared store it is not known yet, and the store is
 	 * as if it were away until weir_l7_set_secret.
 	 */
@@ -154,9 +152,9 @@ struct weir_l7_stats {
 	struct weir_l7_histogram check; /* without the time an answer was held */
 	struct weir_store_stats store;	/* the embedded one */
 	bool shared;
-	bool secret_known;	       /* of a shared store */
-	unsigned agents;	       /* that share it */
-	struct weir_redis_stats redis; /* of all workers: health of the worst, sums */
+	bool secret_known;	   /* of a shared store */
+	unsigned agents;	   /* that share it */
+	struct weir_far_stats far; /* of all workers: health of the worst, sums */
 	struct weir_hot_stats hot;
 };
 /* Sums over all threads, from the start of the process. */

@@ -118,7 +118,6 @@ struct weir_l7 {
 	bool secret_known;	  /* relaxed; else a shared store is not asked */
 	int (*store_of)(void *arg, struct event_base *base, struct weir_store **ret);
 	void *store_arg;
-	void (*store_stats)(struct weir_store *s, struct weir_redis_stats *ret);
 	unsigned agents; /* relaxed */
 	struct weir_offences offences;
 
@@ -130,7 +129,7 @@ struct weir_l7 {
 	unsigned char secret[WEIR_KEY_SECRET];
 	struct weir_l7_worker *workers;
 	struct weir_l7_counts *former; /* of workers that are gone */
-	struct weir_redis_stats former_redis;
+	struct weir_far_stats former_far;
 	struct weir_hot_stats former_hot;
 	struct weir_l7_slot slot[WEIR_L7_SLOTS];
 	__u64 keys, bytes; /* memory.request_* that the stores were made with */

@@ -63,39 +63,10 @@ static void add_counts(struct weir_l7_counts *to, const struct weir_l7_counts *f
 	memcpy(to->last_away_s, away, sizeof(away));
 }
 
-/* Sums, and the health of the worst. */
-static void add_redis(struct weir_redis_stats *to, const struct weir_redis_stats *from)
+static void add_store(const struct weir_l7_worker *w, struct weir_far_stats *far,
+		      struct weir_hot_stats *hot)
 {
-	if (!to->server[0])
-		memcpy(to->server, from->server, sizeof(to->server));
-	if (from->health > to->health || !to->since_s) {
-		to->since_s = from->since_s;
-		memcpy(to->cause, from->cause, sizeof(to->cause));
-	}
-	if (from->health > to->health)
-		to->health = from->health;
-	to->decisions += from->decisions;
-	to->calls += from->calls;
-	for (size_t i = 0; i < ARRAY_LEN(to->errors); i++)
-		to->errors[i] += from->errors[i];
-	to->reconnects += from->reconnects;
-	to->script_loads += from->script_loads;
-	to->redirects += from->redirects;
-	to->late_refunds += from->late_refunds;
-	for (size_t i = 0; i < ARRAY_LEN(to->latency_n); i++)
-		to->latency_n[i] += from->latency_n[i];
-	to->latency_sum_us += from->latency_sum_us;
-	if (from->keys_known) { /* one of them looks */
-		to->keys_known = true;
-		to->keys = from->keys;
-		to->key_bytes = from->key_bytes;
-	}
-}
-
-static void add_store(const struct weir_l7 *l7, const struct weir_l7_worker *w,
-		      struct weir_redis_stats *redis, struct weir_hot_stats *hot)
-{
-	struct weir_redis_stats r;
+	struct weir_far_stats f;
 	struct weir_hot_stats h;
 
 	if (!w->own_store)
@@ -106,19 +77,17 @@ static void add_store(const struct weir_l7 *l7, const struct weir_l7_worker *w,
 	hot->taken += h.taken;
 	hot->given_back += h.given_back;
 	hot->lost += h.lost;
-	if (!l7->store_stats)
-		return;
-	l7->store_stats(weir_store_hot_inner(w->own_store), &r);
+	weir_store_far_stats(w->own_store, &f);
 	if (w->own_base) /* turned now and then: its health says little */
-		r.health = WEIR_REDIS_HEALTHY;
-	add_redis(redis, &r);
+		f.health = WEIR_FAR_HEALTHY;
+	weir_far_stats_add(far, &f);
 }
 
 void weir_l7_keep_counts(struct weir_l7 *l7, const struct weir_l7_worker *w)
 {
 	add_counts(l7->former, &w->counts);
-	add_store(l7, w, &l7->former_redis, &l7->former_hot);
-	l7->former_redis.health = WEIR_REDIS_HEALTHY; /* of those that are there */
+	add_store(w, &l7->former_far, &l7->former_hot);
+	l7->former_far.health = WEIR_FAR_HEALTHY; /* of those that are there */
 }
 
 static int all_counts(struct weir_l7 *l7, struct weir_l7_counts **ret)
@@ -211,10 +180,10 @@ void weir_l7_stats(struct weir_l7 *l7, struct weir_l7_stats *ret)
 	}
 	if (l7->offences.suspects)
 		ret->suspicious = weir_suspects_count(l7->offences.suspects);
-	ret->redis = l7->former_redis;
+	ret->far = l7->former_far;
 	ret->hot = l7->former_hot;
 	for (const struct weir_l7_worker *w = l7->workers; w; w = w->next)
-		add_store(l7, w, &ret->redis, &ret->hot);
+		add_store(w, &ret->far, &ret->hot);
 	pthread_mutex_unlock(&l7->lock);
 	ret->shared = l7->shared;
 	ret->secret_known = __atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED);
@@ -240,13 +209,13 @@ static int by_order(const void *a, const void *b)
 /* Does a worker ask no server any more? Under the lock. */
 static bool is_away(const struct weir_l7 *l7)
 {
-	struct weir_redis_stats r;
+	struct weir_far_stats f;
 
 	for (const struct weir_l7_worker *w = l7->workers; w; w = w->next) {
-		if (!w->own_store || w->own_base || !l7->store_stats)
+		if (!w->own_store || w->own_base)
 			continue;
-		l7->store_stats(weir_store_hot_inner(w->own_store), &r);
-		if (r.health == WEIR_REDIS_OPEN)
+		weir_store_far_stats(w->own_store, &f);
+		if (f.health == WEIR_FAR_OPEN)
 			return true;
 	}
 	return l7->shared && !__atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED);

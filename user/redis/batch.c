@@ -9,10 +9,6 @@
 
 #include "user/redis/redis_int.h"
 
-const __u32 weir_redis_latency_us[WEIR_REDIS_LATENCY_N] = {50,	  100,	 200,	 500,
-							   1000,  2000,	 5000,	 10000,
-							   20000, 50000, 100000, 1000000};
-
 static void on_reply(struct redisAsyncContext *ac, void *reply, void *data);
 
 /* --- what waits -------------------------------------------------------------------------------------------------- */
@@ -45,7 +41,7 @@ static void finish(struct weir_redis_item *i, int r)
 
 int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i)
 {
-	if (n->breaker.health == WEIR_REDIS_OPEN)
+	if (n->breaker.health == WEIR_FAR_OPEN)
 		return -EHOSTDOWN;
 	i->tries = 0;
 	i->asking = false;
@@ -77,7 +73,7 @@ void weir_redis_node_reroute(struct weir_redis_node *n)
 
 		dequeue(i);
 		to = weir_redis_topology_node(n->s->topology, i->slot);
-		if (to && to->breaker.health != WEIR_REDIS_OPEN)
+		if (to && to->breaker.health != WEIR_FAR_OPEN)
 			enqueue(to, i, false);
 		else
 			finish(i, -EHOSTDOWN);
@@ -332,7 +328,7 @@ static void take_answers(struct weir_redis_call *c, const struct redisReply *rep
 		finish(i, r < 0 ? r : 0);
 	}
 	if (bad)
-		weir_redis_node_failure(n, WEIR_REDIS_ERROR_REPLY, bad,
+		weir_redis_node_failure(n, WEIR_FAR_ERROR_REPLY, bad,
 					"a reply of the script makes no sense");
 	if (n->s->late.n)
 		send_back(n, c->n_keys, c->command.at + c->keys_at, c->keys_bytes, &n->s->late);
@@ -347,7 +343,7 @@ static void again(struct weir_redis_call *c, struct weir_redis_node *to, bool as
 		if (!i)
 			continue;
 		if (++i->tries > WEIR_REDIS_TRIES_MAX) {
-			weir_redis_count(&c->node->s->n.errors[WEIR_REDIS_ERROR_CLUSTER], 1);
+			weir_redis_count(&c->node->s->n.errors[WEIR_FAR_ERROR_CLUSTER], 1);
 			finish(i, -EIO);
 			continue;
 		}
@@ -364,28 +360,28 @@ static bool begins(const struct redisReply *r, const char *with)
 
 static const struct {
 	const char *begins;
-	enum weir_redis_error_kind kind;
+	enum weir_far_error kind;
 	const char *words; /* NULL: the server's */
 } errors[] = {
-	{"OOM", WEIR_REDIS_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
-	{"LOADING", WEIR_REDIS_ERROR_REPLY, "it is loading its data"},
-	{"MASTERDOWN", WEIR_REDIS_ERROR_REPLY, "it is a replica without its master"},
-	{"BUSY", WEIR_REDIS_ERROR_REPLY, "it is busy with somebody's script"},
-	{"MISCONF", WEIR_REDIS_ERROR_SCRIPT, "it cannot save, and refuses writes (MISCONF)"},
-	{"NOREPLICAS", WEIR_REDIS_ERROR_SCRIPT, "too few replicas, and it refuses writes"},
-	{"CLUSTERDOWN", WEIR_REDIS_ERROR_CLUSTER, "the cluster is down"},
-	{"CROSSSLOT", WEIR_REDIS_ERROR_CLUSTER,
+	{"OOM", WEIR_FAR_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
+	{"LOADING", WEIR_FAR_ERROR_REPLY, "it is loading its data"},
+	{"MASTERDOWN", WEIR_FAR_ERROR_REPLY, "it is a replica without its master"},
+	{"BUSY", WEIR_FAR_ERROR_REPLY, "it is busy with somebody's script"},
+	{"MISCONF", WEIR_FAR_ERROR_SCRIPT, "it cannot save, and refuses writes (MISCONF)"},
+	{"NOREPLICAS", WEIR_FAR_ERROR_SCRIPT, "too few replicas, and it refuses writes"},
+	{"CLUSTERDOWN", WEIR_FAR_ERROR_CLUSTER, "the cluster is down"},
+	{"CROSSSLOT", WEIR_FAR_ERROR_CLUSTER,
 	 "keys of several slots in one call: this is a cluster (redis+cluster://)"},
-	{"TRYAGAIN", WEIR_REDIS_ERROR_CLUSTER, "a slot is being moved"},
-	{"MOVED", WEIR_REDIS_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
-	{"ASK", WEIR_REDIS_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
-	{"READONLY", WEIR_REDIS_ERROR_REPLY, "it is a replica, no master"},
+	{"TRYAGAIN", WEIR_FAR_ERROR_CLUSTER, "a slot is being moved"},
+	{"MOVED", WEIR_FAR_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
+	{"ASK", WEIR_FAR_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
+	{"READONLY", WEIR_FAR_ERROR_REPLY, "it is a replica, no master"},
 };
 
 static void call_failed(struct weir_redis_call *c, const struct redisReply *r)
 {
 	struct weir_redis_node *n = c->node;
-	enum weir_redis_error_kind kind = WEIR_REDIS_ERROR_SCRIPT;
+	enum weir_far_error kind = WEIR_FAR_ERROR_SCRIPT;
 	const char *words = r->str;
 	unsigned alive = 0;
 
@@ -469,7 +465,7 @@ static void measure(struct weir_redis *s, __u64 sent_ns)
 	__u64 us = (weir_redis_now_ns() - sent_ns) / 1000;
 	unsigned k = 0;
 
-	while (k < WEIR_REDIS_LATENCY_N && us > weir_redis_latency_us[k])
+	while (k < WEIR_FAR_LATENCY_N && us > weir_far_latency_us[k])
 		k++;
 	weir_redis_count(&s->n.latency_n[k], 1);
 	weir_redis_count(&s->n.latency_sum_us, us);
@@ -495,7 +491,7 @@ static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 		take_error(c, r);
 	else {
 		fail_call(c, -EPROTO);
-		weir_redis_node_failure(n, WEIR_REDIS_ERROR_REPLY, 1, "its reply makes no sense");
+		weir_redis_node_failure(n, WEIR_FAR_ERROR_REPLY, 1, "its reply makes no sense");
 	}
 	call_free(n->s, c);
 	if (n->first)

@@ -17,7 +17,7 @@ void weir_redis_breaker_done(struct weir_redis_breaker *b)
 	b->at_ns = NULL;
 }
 
-static bool turn(struct weir_redis_breaker *b, enum weir_redis_health health)
+static bool turn(struct weir_redis_breaker *b, enum weir_far_health health)
 {
 	bool changed = b->health != health;
 
@@ -45,31 +45,31 @@ bool weir_redis_breaker_failure(struct weir_redis_breaker *b, __u64 now_ns)
 	if (b->n < b->errors)
 		b->n++;
 	b->last_ns = now_ns;
-	if (b->health == WEIR_REDIS_OPEN)
+	if (b->health == WEIR_FAR_OPEN)
 		return false;
-	return turn(b, recent(b, now_ns) >= enough ? WEIR_REDIS_OPEN : WEIR_REDIS_DEGRADED);
+	return turn(b, recent(b, now_ns) >= enough ? WEIR_FAR_OPEN : WEIR_FAR_DEGRADED);
 }
 
 bool weir_redis_breaker_down(struct weir_redis_breaker *b, __u64 now_ns)
 {
 	b->last_ns = now_ns;
-	return turn(b, WEIR_REDIS_OPEN);
+	return turn(b, WEIR_FAR_OPEN);
 }
 
 bool weir_redis_breaker_up(struct weir_redis_breaker *b, __u64 now_ns)
 {
-	if (b->health != WEIR_REDIS_OPEN)
+	if (b->health != WEIR_FAR_OPEN)
 		return false;
 	b->n = 0;
 	b->returned = true;
 	b->last_ns = now_ns;
-	return turn(b, WEIR_REDIS_DEGRADED);
+	return turn(b, WEIR_FAR_DEGRADED);
 }
 
 bool weir_redis_breaker_tick(struct weir_redis_breaker *b, __u64 now_ns)
 {
-	if (b->health != WEIR_REDIS_DEGRADED || now_ns - b->last_ns < WEIR_REDIS_BREAKER_CALM_NS)
+	if (b->health != WEIR_FAR_DEGRADED || now_ns - b->last_ns < WEIR_REDIS_BREAKER_CALM_NS)
 		return false;
 	b->returned = false;
-	return turn(b, WEIR_REDIS_HEALTHY);
+	return turn(b, WEIR_FAR_HEALTHY);
 }

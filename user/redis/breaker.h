@@ -17,7 +17,7 @@
 #define WEIR_REDIS_BREAKER_CALM_NS    10000000000ull
 
 struct weir_redis_breaker {
-	enum weir_redis_health health;
+	enum weir_far_health health;
 	unsigned errors; /* 1 .. WEIR_REDIS_BREAKER_ERRORS_MAX */
 	__u64 within_ns;
 	bool returned; /* from open, not healthy since */

@@ -70,7 +70,7 @@ static void post(struct weir_redis_item *i, enum weir_redis_op op)
 	if (n)
 		r = weir_redis_node_put(n, i);
 	else
-		weir_redis_count(&s->n.errors[WEIR_REDIS_ERROR_CONNECT], 1);
+		weir_redis_count(&s->n.errors[WEIR_FAR_ERROR_CONNECT], 1);
 	if (r < 0)
 		weir_redis_job_item_done(i, r);
 }
@@ -381,8 +381,7 @@ void weir_redis_job_give_up(struct weir_redis_job *j, int r)
 		weir_redis_job_answer(j, r);
 	if (late && r == -ETIMEDOUT) /* last: it may fail other jobs */
 		weir_redis_node_failure(late,
-					late_sent ? WEIR_REDIS_ERROR_REPLY : WEIR_REDIS_ERROR_QUEUE,
-					1,
+					late_sent ? WEIR_FAR_ERROR_REPLY : WEIR_FAR_ERROR_QUEUE, 1,
 					late_sent ? "no reply in time"
 					: late->conn.state == WEIR_REDIS_CONN_READY
 						? "requests wait too long for their turn"

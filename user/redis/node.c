@@ -6,8 +6,8 @@
 
 #include "user/redis/redis_int.h"
 
-void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_kind kind,
-			     unsigned count, const char *cause)
+void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind, unsigned count,
+			     const char *cause)
 {
 	char where[280], text[WEIR_REDIS_CAUSE_BYTES];
 	__u64 now_ns = weir_redis_now_ns();
@@ -21,7 +21,7 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_ki
 	(void)snprintf(text, sizeof(text), "%.60s: %.97s",
 		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
 	weir_redis_health_changed(n->s, n, text);
-	if (n->breaker.health == WEIR_REDIS_OPEN)
+	if (n->breaker.health == WEIR_FAR_OPEN)
 		weir_redis_node_fail_waiting(n, -EHOSTDOWN);
 }
 
@@ -38,7 +38,7 @@ void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
 	if (n->oldest && now_ns - n->oldest->sent_ns > stuck_ns)
 		weir_redis_conn_fail(&n->conn, "no reply for %llu ms",
 				     (now_ns - n->oldest->sent_ns) / 1000000);
-	else if (n->breaker.health == WEIR_REDIS_OPEN && !n->probing)
+	else if (n->breaker.health == WEIR_FAR_OPEN && !n->probing)
 		weir_redis_node_send_probe(n);
 }
 
@@ -48,7 +48,7 @@ static void up(void *arg)
 
 	weir_redis_count(&n->s->n.reconnects, 1);
 	n->loads++;
-	if (n->breaker.health == WEIR_REDIS_OPEN)
+	if (n->breaker.health == WEIR_FAR_OPEN)
 		weir_redis_node_send_probe(n);
 	else
 		weir_redis_flush_soon(n->s);
@@ -59,7 +59,7 @@ static void down(void *arg, const char *cause)
 {
 	struct weir_redis_node *n = arg;
 
-	weir_redis_count(&n->s->n.errors[WEIR_REDIS_ERROR_CONNECT], 1);
+	weir_redis_count(&n->s->n.errors[WEIR_FAR_ERROR_CONNECT], 1);
 	n->probing = false;
 	if (weir_redis_breaker_down(&n->breaker, weir_redis_now_ns()))
 		weir_redis_health_changed(n->s, n, cause);

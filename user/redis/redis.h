@@ -13,7 +13,7 @@
 #define WEIR_REDIS_REDIS_H
 
 #include "user/base/error.h"
-#include "user/store/store.h"
+#include "user/store/far.h"
 
 struct event_base;
 
@@ -64,31 +64,6 @@ struct weir_redis_options {
 	bool sizes; /* look now and then what the keys take */
 };
 
-enum weir_redis_health { WEIR_REDIS_HEALTHY, WEIR_REDIS_DEGRADED, WEIR_REDIS_OPEN };
-enum weir_redis_error_kind {
-	WEIR_REDIS_ERROR_CONNECT,
-	WEIR_REDIS_ERROR_QUEUE, /* the deadline passed before it was sent */
-	WEIR_REDIS_ERROR_REPLY, /* … before the reply came, or it makes no sense */
-	WEIR_REDIS_ERROR_OOM,
-	WEIR_REDIS_ERROR_SCRIPT,
-	WEIR_REDIS_ERROR_CLUSTER, /* CLUSTERDOWN, CROSSSLOT, redirections without end */
-	WEIR_REDIS_ERROR_MAX
-};
-#define WEIR_REDIS_LATENCY_N 12 /* upper bounds, and one above */
-extern const __u32 weir_redis_latency_us[WEIR_REDIS_LATENCY_N];
-struct weir_redis_stats {
-	enum weir_redis_health health;
-	__s64 since_s;		/* wall clock of the last change */
-	char cause[160];	/* of the last failure; "" after none */
-	char server[128];	/* address, role, version of the node in use */
-	__u64 decisions, calls; /* decisions / calls: how well it coalesces */
-	__u64 errors[WEIR_REDIS_ERROR_MAX];
-	__u64 reconnects, script_loads, redirects, late_refunds;
-	__u64 latency_n[WEIR_REDIS_LATENCY_N + 1], latency_sum_us; /* of calls */
-	bool keys_known;
-	__u64 keys, key_bytes; /* under the prefix, about: a sample */
-};
-
 /* Never blocks, needs no server to be there. Runs in @base's thread. Answers every decision exactly once: 0, or
  * -EHOSTDOWN (breaker open, at once), -ETIMEDOUT, -EIO, -EAGAIN, -EPROTO: nothing is known to be charged, and what a
  * late reply shows as charged is given back.
@@ -103,8 +78,5 @@ typedef void weir_redis_reply_fn(void *arg, const struct redisReply *reply, cons
  */
 int weir_redis_ask(struct weir_store *s, const char *key, unsigned argc, const char *const *argv,
 		   const size_t *argv_bytes, __u64 timeout_ns, weir_redis_reply_fn *fn, void *arg);
-
-/* Of any thread. */
-void weir_store_redis_stats(struct weir_store *s, struct weir_redis_stats *ret);
 
 #endif

@@ -261,8 +261,8 @@ void weir_redis_node_reroute(struct weir_redis_node *n);
 void weir_redis_node_pump(struct weir_redis_node *n);
 /* Every probe interval. */
 void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns);
-void weir_redis_node_failure(struct weir_redis_node *n, enum weir_redis_error_kind kind,
-			     unsigned count, const char *cause);
+void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind, unsigned count,
+			     const char *cause);
 /* Gives back what layers of @q say is charged; nobody waits for the answer. */
 void weir_redis_node_give_back(struct weir_redis_node *n, struct weir_store_request *q,
 			       __u64 layers);
@@ -357,8 +357,8 @@ struct weir_redis {
 	bool closing;
 
 	pthread_mutex_t lock; /* of shown */
-	struct weir_redis_stats shown;
-	struct weir_redis_stats n; /* counters; written here, read by others */
+	struct weir_far_stats shown;
+	struct weir_far_stats n; /* counters; written here, read by others */
 };
 
 void weir_redis_flush_soon(struct weir_redis *s);

@@ -60,7 +60,7 @@ static unsigned masters(const struct weir_redis *s)
 
 static void show(struct weir_redis_size *z)
 {
-	struct weir_redis_stats *n = &z->s->n;
+	struct weir_far_stats *n = &z->s->n;
 	__u64 mean = z->measured ? z->bytes / z->measured : 0;
 
 	__atomic_store_n(&n->key_bytes, mean * z->ours, __ATOMIC_RELAXED);
@@ -151,7 +151,7 @@ static void on_all(void *arg, const struct redisReply *r, const char *cause)
 static bool is_connected(const struct weir_redis *s)
 {
 	for (const struct weir_redis_node *n = s->nodes; n; n = n->next)
-		if (n->conn.state == WEIR_REDIS_CONN_READY && n->breaker.health != WEIR_REDIS_OPEN)
+		if (n->conn.state == WEIR_REDIS_CONN_READY && n->breaker.health != WEIR_FAR_OPEN)
 			return true;
 	return false;
 }

@@ -108,7 +108,7 @@ static void start(struct weir_redis *s, struct weir_store_request *q, enum weir_
 		return;
 	}
 	if (r >= 0 && s->n_jobs >= s->o.waiting_max) {
-		weir_redis_count(&s->n.errors[WEIR_REDIS_ERROR_QUEUE], 1);
+		weir_redis_count(&s->n.errors[WEIR_FAR_ERROR_QUEUE], 1);
 		r = -EAGAIN;
 	}
 	if (r >= 0 && !(j = weir_redis_job_new(s)))
@@ -190,8 +190,7 @@ static void tick(evutil_socket_t fd, short what, void *arg)
 /* The worst of the nodes in use. @n: whose health has changed; NULL: nodes came or went. */
 static void show_health(struct weir_redis *s, const struct weir_redis_node *n, const char *cause)
 {
-	static const char *const names[] = {"healthy", "degraded", "open"};
-	enum weir_redis_health worst = WEIR_REDIS_HEALTHY, before;
+	enum weir_far_health worst = WEIR_FAR_HEALTHY, before;
 	char where[280] = "";
 	struct timespec t;
 
@@ -204,17 +203,18 @@ static void show_health(struct weir_redis *s, const struct weir_redis_node *n, c
 	s->shown.health = worst;
 	if (before != worst)
 		s->shown.since_s = t.tv_sec;
-	if (n && n->breaker.health != WEIR_REDIS_HEALTHY && (before < worst || !s->shown.cause[0]))
+	if (n && n->breaker.health != WEIR_FAR_HEALTHY && (before < worst || !s->shown.cause[0]))
 		(void)weir_str_copy(s->shown.cause, sizeof(s->shown.cause), cause);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (before == worst || s->closing)
 		return;
-	weir_log(s->o.quiet		    ? WEIR_LOG_DEBUG
-		 : worst == WEIR_REDIS_OPEN ? WEIR_LOG_ERROR
-					    : WEIR_LOG_NOTICE,
-		 "store_health", "health", "s", names[worst], "was", "s", names[before], "server",
-		 "s", n ? weir_redis_conn_where(&n->conn, where, sizeof(where)) : NULL, "cause",
-		 "s", cause, NULL);
+	weir_log(s->o.quiet		  ? WEIR_LOG_DEBUG
+		 : worst == WEIR_FAR_OPEN ? WEIR_LOG_ERROR
+					  : WEIR_LOG_NOTICE,
+		 "store_health", "health", "s", weir_far_health_name(worst), "was", "s",
+		 weir_far_health_name(before), "server", "s",
+		 n ? weir_redis_conn_where(&n->conn, where, sizeof(where)) : NULL, "cause", "s",
+		 cause, NULL);
 }
 
 void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause)
@@ -234,10 +234,10 @@ void weir_redis_show_server(struct weir_redis *s, const char *text)
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
-void weir_store_redis_stats(struct weir_store *store, struct weir_redis_stats *ret)
+static void far(struct weir_store *store, struct weir_far_stats *ret)
 {
 	struct weir_redis *s = (struct weir_redis *)store;
-	struct weir_redis_stats n;
+	struct weir_far_stats n;
 
 	(void)pthread_mutex_lock(&s->lock);
 	n = s->shown;
@@ -326,6 +326,7 @@ static const struct weir_store_ops redis_ops = {
 	.reset = reset,
 	.stats = stats,
 	.sweep = sweep,
+	.far = far,
 	.free = redis_free,
 };
 

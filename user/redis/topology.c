@@ -188,7 +188,7 @@ static void take_map(struct weir_redis_topology *t, const struct redisReply *r)
 	for (struct weir_redis_node *n = t->s->nodes; n; n = n->next) {
 		if (!n->in_map)
 			weir_redis_node_reroute(n);
-		else if (n->breaker.health == WEIR_REDIS_OPEN)
+		else if (n->breaker.health == WEIR_FAR_OPEN)
 			t->doubt = true; /* who was asked may not know better yet */
 	}
 	weir_redis_flush_soon(t->s);

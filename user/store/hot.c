@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Requests to a far store, less what is known here; see hot.h. Called through the ops of store.h in one thread. */
+#include "user/store/far.h"
 #include "user/store/hot.h"
 
 #include <event2/event.h>
@@ -248,6 +249,11 @@ static void stats(struct weir_store *store, struct weir_store_stats *ret)
 	s->inner->ops->stats(s->inner, ret);
 }
 
+static void far(struct weir_store *store, struct weir_far_stats *ret)
+{
+	weir_store_far_stats(((struct weir_hot *)store)->inner, ret);
+}
+
 static void sweep(struct weir_store *store, __u64 now_us, size_t most)
 {
 	struct weir_hot *s = (struct weir_hot *)store;
@@ -280,6 +286,7 @@ static const struct weir_store_ops hot_ops = {
 	.reset = reset,
 	.stats = stats,
 	.sweep = sweep,
+	.far = far,
 	.free = hot_free,
 };
 
@@ -319,9 +326,4 @@ void weir_store_hot_stats(const struct weir_store *store, struct weir_hot_stats 
 	ret->taken = __atomic_load_n(&s->n.taken, __ATOMIC_RELAXED);
 	ret->given_back = __atomic_load_n(&s->n.given_back, __ATOMIC_RELAXED);
 	ret->lost = __atomic_load_n(&s->n.lost, __ATOMIC_RELAXED);
-}
-
-struct weir_store *weir_store_hot_inner(const struct weir_store *store)
-{
-	return ((const struct weir_hot *)store)->inner;
 }

@@ -47,6 +47,5 @@ int weir_store_hot_new(struct weir_store *inner, struct weir_hot_agent *agent,
 		       const struct weir_hot_options *o, struct weir_store **ret);
 /* Of any thread. */
 void weir_store_hot_stats(const struct weir_store *s, struct weir_hot_stats *ret);
-struct weir_store *weir_store_hot_inner(const struct weir_store *s);
 
 #endif

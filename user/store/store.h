@@ -138,6 +138,7 @@ struct weir_store_stats {
 };
 
 struct weir_store;
+struct weir_far_stats;
 struct weir_store_ops {
 	const char *name;
 	void (*decide)(struct weir_store *s, struct weir_store_request *q, weir_store_done_fn *done,
@@ -155,6 +156,8 @@ struct weir_store_ops {
 	 * behind the latest time seen), all states of a store that has no clock of its own.
 	 */
 	void (*sweep)(struct weir_store *s, __u64 now_us, size_t most);
+	/* What a store on other machines says of itself (far.h); NULL: this one is here. Of any thread. */
+	void (*far)(struct weir_store *s, struct weir_far_stats *ret);
 	void (*free)(struct weir_store *s);
 };
 /* Every store begins with it. */
