@@ -66,6 +66,8 @@ void xdp_apply(struct xdp_run *x, const char *yaml);
 void xdp_set_mode(struct xdp_run *x, bool monitor);
 /* Puts @p in force as it is. */
 void xdp_put_policy(struct xdp_run *x, const struct weir_policy *p);
+/* Releases what is idle by now in both sides' tables, as a whole pass of the agent's sweep does. */
+void xdp_sweep(struct xdp_run *x);
 /* Takes the state tables away (WEIR_PASS_NO_STATE). */
 void xdp_drop_tables(struct xdp_run *x);
 

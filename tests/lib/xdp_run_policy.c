@@ -51,6 +51,22 @@ static void put_nets(struct xdp_run *x, const struct weir_compiled *c)
 	}
 }
 
+/* The state tables of @s under @p. */
+static struct weir_tables tables_of(const struct xdp_run *x, const struct xdp_side *s,
+				    const struct weir_policy *p, struct weir_meta *meta)
+{
+	uint32_t zero = 0;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.meta), &zero, meta))
+		fail_msg("meta: %s", strerror(errno));
+	return (struct weir_tables){.t4 = s->sources,
+				    .t6 = s->sources6,
+				    .buckets4 = x->buckets,
+				    .buckets6 = x->buckets,
+				    .policy = p,
+				    .meta = meta};
+}
+
 /* Copies live state into tables laid out for @c, as the agent does it. */
 static void move_state(struct xdp_run *x, const struct weir_compiled *old,
 		       const struct weir_compiled *c)
@@ -58,15 +74,10 @@ static void move_state(struct xdp_run *x, const struct weir_compiled *old,
 	for (int i = 0; i < XDP_SIDES; i++) {
 		struct xdp_side *s = &x->side[i];
 		size_t n4 = xdp_table4_bytes(s), n6 = xdp_table6_bytes(s);
-		struct weir_tables from = {.policy = &old->policy, .meta = NULL}, to = from;
 		struct weir_meta meta;
-		uint32_t zero = 0;
+		struct weir_tables to = tables_of(x, s, &c->policy, &meta), from = to;
 
-		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.meta), &zero, &meta))
-			fail_msg("meta: %s", strerror(errno));
-		from.meta = to.meta = &meta;
-		from.buckets4 = to.buckets4 = x->buckets;
-		from.buckets6 = to.buckets6 = x->buckets;
+		from.policy = &old->policy;
 		from.t4 = malloc(n4);
 		from.t6 = malloc(n6);
 		if (!from.t4 || !from.t6)
@@ -75,12 +86,20 @@ static void move_state(struct xdp_run *x, const struct weir_compiled *old,
 		memcpy(from.t6, s->sources6, n6);
 		memset(s->sources, 0, n4);
 		memset(s->sources6, 0, n6);
-		to.t4 = s->sources;
-		to.t6 = s->sources6;
-		to.policy = &c->policy;
 		(void)weir_table_copy(&from, &to, x->now_ns);
 		free(from.t4);
 		free(from.t6);
+	}
+}
+
+void xdp_sweep(struct xdp_run *x)
+{
+	for (int i = 0; i < XDP_SIDES; i++) {
+		struct weir_meta meta;
+		struct weir_tables t = tables_of(x, &x->side[i], &x->compiled->policy, &meta);
+		struct weir_sweep ignored = {};
+
+		weir_table_sweep(&t, x->now_ns, 0, x->buckets, &ignored);
 	}
 }
 

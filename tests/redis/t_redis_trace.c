@@ -3,21 +3,17 @@
  * tickets at every step. Time is the trace's own; what would have expired by then is taken away on both sides, and must
  * have been worth nothing.
  */
-#include "redis/fixture.h"
-#include "user/redis/redis_int.h"
+#include "redis/script.h"
 
-#define STEPS	    100000
-#define CLIENTS	    4
-#define LIMITS	    16
-#define PATIENCE_MS 315360000000ull /* ten years */
-#define BATCH	    8		    /* requests in one call, sometimes */
+#define STEPS	100000
+#define CLIENTS 4
+#define LIMITS	16
+#define BATCH	8 /* requests in one call, sometimes */
 
 struct trace {
 	struct redis_server r;
-	redisContext *c;
+	struct script script;
 	struct weir_store *store;
-	struct weir_redis_pack pack;
-	char sha[48];
 	__u64 seed, now_us;
 	struct weir_store_limit limit[LIMITS][2]; /* of two plans */
 	struct weir_store_limit fresh;
@@ -98,55 +94,16 @@ static void make_limits(struct trace *t)
 	t->fresh = bucket_of("fresh", 3, 5 * SEC, 3);
 }
 
-/* Puts @to where @from is in @text; the old text is freed. */
-static char *replace(char *text, const char *from, const char *to)
-{
-	size_t size = strlen(text) + strlen(to) + 1;
-	const char *at = strstr(text, from);
-	char *other = malloc(size);
-
-	assert_non_null(at);
-	assert_non_null(other);
-	(void)snprintf(other, size, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-	free(text);
-	return other;
-}
-
-/* The script with expiries in the trace's time, which is not the server's: PATIENCE_MS later. */
-static char *patient_script(void)
-{
-	char *text = strdup(weir_redis_script);
-
-	text = replace(text, "'PEXPIRE', name, short(max(live, 1))",
-		       "'PEXPIREAT', name, whole(ceil(now / 1000) + max(live, 1) + 315360000000)");
-	return replace(text, "'PX', short(live)",
-		       "'PXAT', whole(ceil(now / 1000) + live + 315360000000)");
-}
-
 static int setup(void **state)
 {
 	struct trace *t = calloc(1, sizeof(*t));
-	char *script = patient_script();
-	redisReply *reply;
 
 	*state = t;
 	t->seed = 20240229;
 	t->now_us = EPOCH;
 	make_limits(t);
 	t->store = request_store(100000, STORE_BYTES, 1);
-	if (redis_start(&t->r, NULL) < 0)
-		return -1;
-	t->c = redis_open(&t->r);
-	if (!t->c)
-		return -1;
-	t->pack.prefix = "weir:";
-	reply = redis_do(t->c, "SCRIPT LOAD %s", script);
-	free(script);
-	(void)snprintf(t->sha, sizeof(t->sha), "%s", reply->str);
-	if (reply->type != REDIS_REPLY_STRING)
-		(void)fprintf(stderr, "%s\n", reply->str);
-	freeReplyObject(reply);
-	return 0;
+	return redis_start(&t->r, NULL) < 0 ? -1 : script_open(&t->script, &t->r);
 }
 
 static int teardown(void **state)
@@ -154,8 +111,7 @@ static int teardown(void **state)
 	struct trace *t = *state;
 
 	weir_store_free(t->store);
-	weir_redis_pack_done(&t->pack);
-	redisFree(t->c);
+	script_close(&t->script);
 	redis_stop(&t->r);
 	free(t);
 	return 0;
@@ -187,33 +143,9 @@ static void ask_c(struct trace *t, struct question *w)
 
 static void ask_lua(struct trace *t, struct question *w, size_t n)
 {
-	struct weir_redis_text command = {};
-	struct weir_redis_answers a;
-	redisReply *reply;
-	size_t keys_at;
-	__u64 live;
-
-	weir_redis_pack_begin(&t->pack);
 	for (size_t i = 0; i < n; i++)
-		assert_int_equal(weir_redis_pack_add(&t->pack, &w[i].q[1],
-						     (1ull << w[i].q[1].n) - 1, w[i].op),
-				 0);
-	assert_int_equal(weir_redis_command(t->sha, t->pack.n_keys, t->pack.keys.at, t->pack.keys.n,
-					    t->now_us, t->pack.blob.at, t->pack.blob.n, &command,
-					    &keys_at),
-			 0);
-	assert_int_equal(redisAppendFormattedCommand(t->c, command.at, command.n), REDIS_OK);
-	assert_int_equal(redisGetReply(t->c, (void **)&reply), REDIS_OK);
-	if (reply->type != REDIS_REPLY_STRING)
-		fail_msg("step %zu: %s", t->step, reply->str ? reply->str : "no string");
-	assert_int_equal(weir_redis_answers_open(reply->str, reply->len, &a), 0);
-	for (size_t i = 0; i < n; i++)
-		assert_int_equal(weir_redis_answers_next(&a, &w[i].q[1], (1ull << w[i].q[1].n) - 1,
-							 w[i].op, &w[i].q[1].admitted, &live),
-				 0);
-	assert_ptr_equal(a.at, a.end);
-	freeReplyObject(reply);
-	free(command.at);
+		script_add(&t->script, &w[i].q[1], w[i].op);
+	script_ask(&t->script, t->now_us);
 }
 
 static void say(const char *who, const struct weir_store_request *q)
@@ -313,10 +245,10 @@ static void read_expiry(struct trace *t, size_t l, size_t client)
 	long long ms;
 
 	assert_true(weir_redis_layer_key("weir:", y.limit, y.tag, y.key, key, sizeof(key)) > 0);
-	ms = redis_int(t->c, "PEXPIRETIME %s", key);
+	ms = redis_int(t->script.c, "PEXPIRETIME %s", key);
 	if (ms == -1)
 		fail_msg("step %zu: the state of limit %zu never expires", t->step, l);
-	expires_us[l][client] = ms < 0 ? 0 : ((__u64)ms - PATIENCE_MS) * 1000;
+	expires_us[l][client] = ms < 0 ? 0 : ((__u64)ms - SCRIPT_PATIENCE_MS) * 1000;
 }
 
 /* --- the trace ----------------------------------------------------------------------------------------------------- */
