@@ -487,6 +487,7 @@ static void put_http_bad(struct page *p)
 {
 	PUT(p, p->http.bad_requests, "why", "wrong");
 	PUT(p, p->http.too_large, "why", "too_large");
+	PUT(p, p->http.left, "why", "left");
 	PUT(p, p->http.no_address, "why", "no_address");
 	PUT(p, p->http.no_target, "why", "no_target");
 	PUT(p, p->http.doubled, "why", "doubled");
@@ -599,7 +600,9 @@ static const struct metric metrics[] = {
 	M("http_requests_total", "counter", "", REQUESTS, put_http_requests,
 	  "requests of proxies and callers, right or wrong"),
 	M("http_bad_requests_total", "counter", "why", REQUESTS, put_http_bad,
-	  "requests that were wrong, too large, or had not once what the profile needs"),
+	  "requests that were wrong, too large, left by their client before they were whole, or "
+	  "had not "
+	  "once what the profile needs"),
 	M("untrusted_forwarded_total", "counter", "", REQUESTS, put_untrusted,
 	  "requests whose forwarded headers were ignored, since the peer is no trusted proxy"),
 };

@@ -174,6 +174,7 @@ static json_t *http_json(const struct weir_http_stats *s)
 	weir_json_set_u64(o, "requests_total", s->requests);
 	weir_json_set_u64(o, "bad_requests_total", s->bad_requests);
 	weir_json_set_u64(o, "too_large_total", s->too_large);
+	weir_json_set_u64(o, "left_total", s->left);
 	weir_json_set_u64(o, "untrusted_forwarded_total", s->untrusted_forwarded);
 	weir_json_set_u64(o, "no_address_total", s->no_address);
 	weir_json_set_u64(o, "no_target_total", s->no_target);

@@ -167,6 +167,7 @@ static void print_losses(const json_t *r)
 			 "requests of callers were wrong (path, method, JSON, token)"},
 			{"too_large_total",
 			 "requests were larger than http.headers or the body may be"},
+			{"left_total", "requests were left by their client before they were whole"},
 			{"closed_at_limit_total", "connections were closed at http.connections"},
 			{"cut_by_deadline_total",
 			 "connections were closed at http.request_deadline"},

@@ -141,7 +141,7 @@ const struct weir_setting weir_settings[] = {
 	SET("http.connections", NUMBER, C(request.connections), .type = "number", .fallback = "4096", .min = 1, .max = 1000000,
 	    .help = "at a time; those over it are closed at once, not left waiting"),
 	SET("http.request_deadline", DURATION, C(request.request_deadline_ns), .type = "duration", .fallback = "5s",
-	    .min = 10 * MS, .max = 300 * SECOND, .help = "from a request's first byte to its last"),
+	    .min = 10 * MS, .max = 300 * SECOND, .help = "from a request's first byte to its last, and the same for its answer"),
 	SET("http.nat64", BOOL, C(request.nat64), .type = "true | false", .fallback = "false",
 	    .help = "a client in 64:ff9b::/96 is the IPv4 address in it"),
 	SECTION("http.proxy_headers", "taken from a trusted proxy, which must set or remove them on every request"),

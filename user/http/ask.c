@@ -82,9 +82,8 @@ static bool hold(struct weir_http_conn *c, __u64 us)
 {
 	if (!us)
 		return false;
-	c->due_ns = weir_http_now_ns() + us * 1000;
 	if (!c->port->closing && !c->port->worker->stop_at_ns &&
-	    weir_http_worker_hold(c->port->worker, c) == 0)
+	    weir_http_worker_hold(c->port->worker, c, weir_http_now_ns() + us * 1000) == 0)
 		return true;
 	abort_question(c);
 	return false;

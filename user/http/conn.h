@@ -40,10 +40,12 @@ struct weir_http_conn {
 	/* for the deadlines */
 	enum weir_http_phase phase;
 	__u64 since_ns; /* when the phase began, or the first byte was seen */
-	__u64 consumed; /* bytes of all requests that are over, as far as known */
+	__u64 consumed; /* TCP: bytes of all requests that are over, as far as known */
 	bool partial;	/* IDLE: bytes of a request are there since since_ns */
 	bool uncounted; /* a chunked request is among them: consumed is too small */
-	unsigned requests, requests_seen;
+	bool watched; /* IDLE, once request watched_at - 1 was over: the next byte is told by begins */
+	unsigned requests, watched_at;
+	struct event *begins; /* NULL: never watched */
 
 	/* the request */
 	enum weir_profile profile;
@@ -60,8 +62,9 @@ struct weir_http_conn {
 	/* the question */
 	struct weir_l7_call *call;
 	struct weir_http_batch *batch; /* json: instead of call */
-	__u64 due_ns;
+	__u64 due_ns;		       /* of the answer if it is HELD, else of the deadline */
 	size_t heap_at;
+	bool timed;	      /* is in the heap */
 	struct event *leaves; /* while suspended */
 };
 
@@ -89,7 +92,9 @@ enum MHD_Result weir_http_conn_refuse(struct weir_http_conn *c,
 /* BAD_REQUEST, "bad-path". */
 enum MHD_Result weir_http_conn_refuse_path(struct weir_http_conn *c);
 void weir_http_count_refusal(struct weir_http_counters *n, unsigned status);
-/* The library closes @c without having written a word: a refusal past it. */
+/* Nothing more will come of the peer, and all that came is read. */
+bool weir_http_has_left(const struct weir_http_conn *c);
+/* The library closes @c without having written a word: a refusal past it, if its client is still there. */
 void weir_http_last_word(struct weir_http_conn *c);
 
 /* --- ask.c ---- */
@@ -118,9 +123,14 @@ enum MHD_Result weir_http_page(struct weir_http_conn *c, const char *method);
 
 void weir_http_worker_conn_added(struct weir_http_worker *w, struct weir_http_conn *c);
 void weir_http_worker_conn_gone(struct weir_http_worker *w, struct weir_http_conn *c);
-/* Releases @c at c->due_ns. -ENOMEM. */
-int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c);
+/* Looks at @c at @due_ns: releases it if it is HELD then, else cuts it if it is late. -ENOMEM. */
+int weir_http_worker_time(struct weir_http_worker *w, struct weir_http_conn *c, __u64 due_ns);
+void weir_http_worker_untime(struct weir_http_worker *w, struct weir_http_conn *c);
+/* The same of a held answer, which is counted. */
+int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c, __u64 due_ns);
 void weir_http_worker_unhold(struct weir_http_worker *w, struct weir_http_conn *c);
+/* Cuts @c if nobody should wait for it any longer. */
+void weir_http_worker_judge(struct weir_http_worker *w, struct weir_http_conn *c);
 /* Is there a connection to spare for one more that waits? */
 bool weir_http_worker_may_hold(const struct weir_http_worker *w);
 /* The worker's scratch: header lines of the request that is being read. */

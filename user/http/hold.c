@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Answers that are held: a heap by time, and one timer for the earliest. Called by ask.c and the worker's loop. */
+/* Connections that are looked at when their time has come: a heap by time, and one timer for the earliest. Held answers
+ * (ask.c), and requests that are nearly at their deadline (deadline.c). Called by them and the worker's loop.
+ */
 #include <sys/timerfd.h>
 
 #include "user/http/worker_int.h"
@@ -52,10 +54,12 @@ static void arm(struct weir_http_worker_own *o)
 	o->armed_ns = at;
 }
 
-int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c)
+int weir_http_worker_time(struct weir_http_worker *w, struct weir_http_conn *c, __u64 due_ns)
 {
 	struct weir_http_worker_own *o = w->own;
 
+	if (c->timed)
+		weir_http_worker_untime(w, c);
 	if (o->n_heap == o->heap_max) {
 		size_t max = o->heap_max ? 2 * o->heap_max : 64;
 		struct weir_http_conn **heap = reallocarray(o->heap, max, sizeof(*heap));
@@ -65,11 +69,21 @@ int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c)
 		o->heap = heap;
 		o->heap_max = max;
 	}
+	c->due_ns = due_ns;
+	c->timed = true;
 	o->heap[o->n_heap] = c;
 	heap_up(o, o->n_heap++);
-	weir_http_count(&w->counters.held, 1);
 	arm(o);
 	return 0;
+}
+
+int weir_http_worker_hold(struct weir_http_worker *w, struct weir_http_conn *c, __u64 due_ns)
+{
+	int r = weir_http_worker_time(w, c, due_ns);
+
+	if (r == 0)
+		weir_http_count(&w->counters.held, 1);
+	return r;
 }
 
 /* Who waits has a connection all the time: where queues are many, few clients could take them all. So half of them (a
@@ -82,7 +96,7 @@ bool weir_http_worker_may_hold(const struct weir_http_worker *w)
 	return held * 2 * w->http->n_workers < w->settings->connections_max;
 }
 
-void weir_http_worker_unhold(struct weir_http_worker *w, struct weir_http_conn *c)
+void weir_http_worker_untime(struct weir_http_worker *w, struct weir_http_conn *c)
 {
 	struct weir_http_worker_own *o = w->own;
 	struct weir_http_conn *last = o->heap[--o->n_heap];
@@ -93,8 +107,14 @@ void weir_http_worker_unhold(struct weir_http_worker *w, struct weir_http_conn *
 		heap_up(o, i);
 		heap_down(o, last->heap_at);
 	}
-	weir_http_count(&w->counters.held, -1);
+	c->timed = false;
 	arm(o);
+}
+
+void weir_http_worker_unhold(struct weir_http_worker *w, struct weir_http_conn *c)
+{
+	weir_http_worker_untime(w, c);
+	weir_http_count(&w->counters.held, -1);
 }
 
 void weir_http_run_resumed(struct weir_http_worker *w)
@@ -117,8 +137,13 @@ void weir_http_on_hold(evutil_socket_t fd, short what, void *arg)
 	while (o->n_heap && o->heap[0]->due_ns <= now) {
 		struct weir_http_conn *c = o->heap[0];
 
-		weir_http_worker_unhold(w, c);
-		weir_http_conn_release(c);
+		if (c->phase == WEIR_HTTP_HELD) {
+			weir_http_worker_unhold(w, c);
+			weir_http_conn_release(c);
+		} else {
+			weir_http_worker_untime(w, c);
+			weir_http_worker_judge(w, c);
+		}
 	}
 	arm(o);
 	weir_http_run_resumed(w);

@@ -304,6 +304,7 @@ static void add_counters(const struct weir_http_counters *c, struct weir_http_st
 	s->requests += atomic_load_explicit(&c->requests, memory_order_relaxed);
 	s->bad_requests += atomic_load_explicit(&c->bad_requests, memory_order_relaxed);
 	s->too_large += atomic_load_explicit(&c->too_large, memory_order_relaxed);
+	s->left += atomic_load_explicit(&c->left, memory_order_relaxed);
 	s->untrusted_forwarded +=
 		atomic_load_explicit(&c->untrusted_forwarded, memory_order_relaxed);
 	s->no_address += atomic_load_explicit(&c->no_address, memory_order_relaxed);

@@ -44,6 +44,7 @@ struct weir_http_stats {
 	__u64 accepted, closed_at_limit, cut_by_deadline;
 	__u64 requests, bad_requests; /* 4xx of ours: wrong path, method, JSON, token */
 	__u64 too_large;	      /* 431, 413 of the listener */
+	__u64 left;		      /* by their client, before they were whole */
 	__u64 untrusted_forwarded;    /* forwarded headers of peers that are not trusted: ignored */
 	__u64 no_address, no_target;  /* a trusted peer that does not send what its profile needs */
 	__u64 doubled;		      /* two header lines of what must be one: not believed */

@@ -33,7 +33,7 @@
 
 struct weir_http_counters {
 	_Atomic __u64 accepted, closed_at_limit, cut_by_deadline;
-	_Atomic __u64 requests, bad_requests, too_large;
+	_Atomic __u64 requests, bad_requests, too_large, left;
 	_Atomic __u64 untrusted_forwarded, no_address, no_target, doubled;
 	_Atomic __u64 held; /* now */
 	_Atomic __u64 spop_errors;

@@ -207,6 +207,10 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **request,
 		return;
 	if (code == MHD_REQUEST_TERMINATED_WITH_ERROR && (c->port->silent || c->failed))
 		weir_http_last_word(c);
+	else if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->cut &&
+		 (c->phase == WEIR_HTTP_READING || c->phase == WEIR_HTTP_BODY) &&
+		 weir_http_has_left(c))
+		weir_http_count(&c->port->worker->counters.left, 1);
 	c->port->silent = c->failed = false;
 	weir_http_conn_drop(c, false);
 	c->consumed += c->header_n + c->body_n;
@@ -232,6 +236,8 @@ static void conn_free(struct weir_http_conn *c)
 {
 	if (c->leaves)
 		event_free(c->leaves);
+	if (c->begins)
+		event_free(c->begins);
 	free(c->body);
 	free(c->target);
 	free(c);

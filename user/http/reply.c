@@ -119,12 +119,22 @@ enum MHD_Result weir_http_conn_refuse_path(struct weir_http_conn *c)
 	weir_http_count(&c->port->worker->counters.bad_requests, 1);
 	return weir_http_conn_answer(c, a.status, &a, NULL, 0);
 }
-/* The library gives up on a request without having written a word. */
+
+bool weir_http_has_left(const struct weir_http_conn *c)
+{
+	char byte;
+	ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* The library gives up on a request without having written a word: there is no room for it, or nobody. */
 void weir_http_last_word(struct weir_http_conn *c)
 {
 	char body[256], text[768];
 	unsigned status = status_for(c, no_room.status);
 	int n = refusal_body(&no_room, body, sizeof(body));
+	bool left = weir_http_has_left(c);
 
 	n = snprintf(text, sizeof(text),
 		     "HTTP/1.1 %u %s\r\nConnection: close\r\nX-Weir-Decision: deny\r\n"
@@ -134,5 +144,8 @@ void weir_http_last_word(struct weir_http_conn *c)
 		     no_room.status, n, body);
 	/* nobody is told of a failure: there is nobody left to tell */
 	(void)!send(c->fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	weir_http_count_refusal(&c->port->worker->counters, no_room.status);
+	if (left)
+		weir_http_count(&c->port->worker->counters.left, 1);
+	else
+		weir_http_count_refusal(&c->port->worker->counters, no_room.status);
 }
