@@ -30,7 +30,7 @@
 struct double_seen {
 	char method[64], target[20000], host[256], client[WEIR_PREFIX_STRLEN];
 	char user[64], plan[64], cost[64];
-	char headers[20000]; /* "name=value|" */
+	char headers[70000]; /* "name=value|" */
 	bool has_client, client_seen, may_wait, peek, refund;
 	__u64 cost_n;
 	enum weir_answer_profile profile;
@@ -41,6 +41,7 @@ struct weir_l7 {
 	struct double_seen seen;
 	/* how to answer */
 	_Atomic bool refuse, later;
+	_Atomic bool many;	    /* the longest answer there is */
 	_Atomic __u64 wait_us;	    /* of each */
 	_Atomic __u64 wait_more_us; /* on top, from answer to answer */
 	_Atomic __u64 next_wait_us;
@@ -58,7 +59,7 @@ struct weir_l7_call {
 	enum weir_answer_profile profile;
 	struct weir_answer_limit limit;
 	__u64 wait_us;
-	bool aborted;
+	bool aborted, many;
 };
 
 struct weir_l7_worker {
@@ -135,6 +136,7 @@ static inline int double_ask(struct weir_l7_worker *w, const struct weir_l7_quer
 					      .limit = 10,
 					      .remaining = 9,
 					      .reset_after_ns = 1000000000};
+	c->many = l->many;
 	if (l->refuse) {
 		c->limit.outcome = WEIR_ANSWER_EXCEEDED;
 		c->limit.remaining = 0;
@@ -170,10 +172,27 @@ __u64 weir_l7_call_wait_us(const struct weir_l7_call *c)
 	return c->wait_us;
 }
 
+static inline void double_answer_many(const struct weir_l7_call *c)
+{
+	static const char name[WEIR_ANSWER_NAME_MAX] = {[0 ... WEIR_ANSWER_NAME_MAX - 2] = 'n'};
+	struct weir_answer_limit all[WEIR_ANSWER_POLICIES_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		all[i] = c->limit;
+		all[i].name = name;
+		all[i].limit = all[i].remaining = 1ull << 53;
+		all[i].window_ns = all[i].retry_after_ns = all[i].reset_after_ns =
+			86400 * 365 * 1000000000ull;
+	}
+	assert_int_equal(weir_answer_make(c->profile, all, ARRAY_LEN(all), &c->w->answer), 0);
+}
+
 const struct weir_answer *weir_l7_call_answer(struct weir_l7_call *c)
 {
 	if (c->aborted)
 		weir_answer_refuse(c->profile, WEIR_ANSWER_SHUTTING_DOWN, "api", &c->w->answer);
+	else if (c->many)
+		double_answer_many(c);
 	else
 		assert_int_equal(weir_answer_make(c->profile, &c->limit, 1, &c->w->answer), 0);
 	return &c->w->answer;

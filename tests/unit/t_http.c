@@ -208,6 +208,72 @@ static void larger_headers_are_told_so(void **state)
 	assert_true(lab_stats(&lab).too_large >= 3);
 }
 
+/* A request of exactly @n bytes and @lines header lines, of which the last is filled up with @what. */
+static char *request_of(size_t n, unsigned lines, const char *name, const char *what)
+{
+	char *text = malloc(n + 1);
+	size_t at = (size_t)snprintf(text, n, "GET /check HTTP/1.1\r\nHost: a\r\n");
+
+	for (unsigned i = 2; i < lines; i++)
+		at += (size_t)snprintf(text + at, n - at, "X-%u: y\r\n", i);
+	at += (size_t)snprintf(text + at, n - at, "%s: ", name);
+	for (size_t i = 0; at < n - 4; i++)
+		text[at++] = what[i % strlen(what)];
+	memcpy(text + n - 4, "\r\n\r\n", 5);
+	return text;
+}
+
+/* Whatever they are: the library's memory of a connection must hold text and records of all of them. */
+static void headers_of_the_size_allowed_pass_and_a_byte_more_does_not(void **state)
+{
+	static const struct {
+		const char *name, *what;
+	} fill[] = {{"X-Long", "b"},
+		    {"Cookie", "c;"},
+		    {"Cookie", "name=value-of-some-length; "},
+		    {"Cookie", "session=0123456789abcdef0123456789abcdef0123456789abcdef; "},
+		    {"Cookie", "="},
+		    {"Cookie", "\"x"}};
+	static const unsigned lines[] = {2, 3, 40, 127, 128};
+	static const __u64 sizes[] = {4096, 16384, 65536};
+
+	(void)state;
+	lab.l7.many = true; /* and the answer's headers as well */
+	for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
+		lab.conf.request.headers_bytes = sizes[s];
+		lab.conf.request.n_listener = 0;
+		(void)lab_listener(&lab, WEIR_PROFILE_CADDY, NULL);
+		lab_start(&lab);
+		for (size_t i = 0; i < ARRAY_LEN(fill) * ARRAY_LEN(lines); i++) {
+			const char *name = fill[i / ARRAY_LEN(lines)].name,
+				   *what = fill[i / ARRAY_LEN(lines)].what;
+			unsigned n = lines[i % ARRAY_LEN(lines)];
+			char *fits = request_of(sizes[s], n, name, what),
+			     *more = request_of(sizes[s] + 1, n, name, what);
+			struct web_reply r;
+			struct web w;
+
+			assert_int_equal(web_open(&w, lab_where(&lab, 0)), 0);
+			for (int k = 0; k < 4; k++) {
+				lab.l7.refuse = k > 1;
+				assert_int_equal(web_ask(&w, &r, "%s", fits), 0);
+				if (r.status != (k > 1 ? 429 : 200))
+					fail_msg("%u lines, %s: %s: %d", n, name, what, r.status);
+			}
+			assert_int_equal(web_ask(&w, &r, "%s", more), 0);
+			assert_int_equal(r.status, 431);
+			web_close(&w);
+			free(fits);
+			free(more);
+		}
+		if (s + 1 < ARRAY_LEN(sizes)) {
+			weir_http_free(lab.http);
+			lab.http = NULL;
+			free(lab.listener[0].listen);
+		}
+	}
+}
+
 /* A proxy that fails open takes a closed connection for consent. */
 static void whatever_the_size_of_headers_there_is_a_status(void **state)
 {
@@ -1187,6 +1253,7 @@ int main(int argc, char **argv)
 		T(the_target_arrives_as_it_was_sent),
 		T(a_request_line_of_8_kb_and_headers_as_long_pass),
 		T(larger_headers_are_told_so),
+		T(headers_of_the_size_allowed_pass_and_a_byte_more_does_not),
 		T(whatever_the_size_of_headers_there_is_a_status),
 		T(a_query_of_thousands_of_parts_costs_nothing),
 		T(more_than_128_header_lines_are_refused),

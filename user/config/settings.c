@@ -137,7 +137,7 @@ const struct weir_setting weir_settings[] = {
 	SET("http.budget", DURATION, C(request.budget_ns), .type = "duration", .fallback = "20ms", .min = MS, .max = 10 * SECOND,
 	    .help = "what a check may take in all; then on_store_failure decides"),
 	SET("http.headers", SIZE, C(request.headers_bytes), .type = "size", .fallback = "16 KB", .min = 1000, .max = 1 << 20,
-	    .help = "of one request; more is refused (431)"),
+	    .help = "of one request and its request line, 128 lines at most; more is refused (431)"),
 	SET("http.connections", NUMBER, C(request.connections), .type = "number", .fallback = "4096", .min = 1, .max = 1000000,
 	    .help = "at a time; those over it are closed at once, not left waiting"),
 	SET("http.request_deadline", DURATION, C(request.request_deadline_ns), .type = "duration", .fallback = "5s",

@@ -70,6 +70,9 @@ struct weir_http_conn {
 
 /* --- mhd.c ---- */
 
+/* The value of a header line that is ours and not the client's. */
+extern const char weir_http_no_cookies[];
+
 int weir_http_mhd_open(struct weir_http_port *p);
 /* No connection is left. */
 void weir_http_mhd_close(struct weir_http_port *p);

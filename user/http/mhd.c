@@ -11,6 +11,8 @@
  *   cut off there, since its parsing can use up the pool, after which 0.9.75 spins.
  * - Where its pool is full it may close without a word, which a proxy that fails open takes for consent: see
  *   weir_http_last_word.
+ * - It copies cookies and makes a record of 64 bytes for each, of any two bytes: 16 kB of them took half a megabyte. It
+ *   does so with the first line of that name, so it is given one with a single cookie before the client's are read.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -28,7 +30,11 @@
 #define DISCARD_MAX	65536 /* body of a check, which nobody reads */
 #define DISCARD_CHUNKED (1024 * 1024)
 #define TARGET_KEPT_MAX 1024
-#define POOL_MIN	16384
+#define POOL_RECORDS                                                                               \
+	((WEIR_HEADER_LINES_MAX + 3) * 64) /* one more line, which is refused; one cookie twice */
+#define POOL_ANSWER 2560		   /* and a read that goes beyond the headers */
+
+const char weir_http_no_cookies[] = "x=";
 
 static const struct weir_http_refusal headers_too_large = {
 	431, "HEADERS_TOO_LARGE",
@@ -175,6 +181,8 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
 	c->chunked = false;
 	c->header_n = 0;
 	c->body_n = 0;
+	/* fails where the pool is full, which what comes next finds out as well */
+	(void)MHD_set_connection_value(mhd, MHD_HEADER_KIND, "Cookie", weir_http_no_cookies);
 	if (weir_http_profile_target(c, target ? target : "") < 0)
 		c->refusal = &weir_http_no_memory;
 	query = target ? strchr((char *)(uintptr_t)target, '?') : NULL;
@@ -340,15 +348,12 @@ static size_t keep_encoded(void *cls, struct MHD_Connection *mhd, char *s)
 	return strlen(s);
 }
 
-/* A request line and headers of http.headers with a block of 64 bytes for each, a copy of the cookies, and the answer's
- * headers. All of it is cleared after each request and stays while a connection is idle, so it is no larger than it must
- * be: 8 kB of request line and 4 kB of cookies fit in that of 16 KB. What does not fit is refused.
+/* A request line and headers of http.headers, a record for each line, and the answer's headers. All of it is cleared
+ * after each request and stays while a connection is idle, so it is no larger than it must be.
  */
 static size_t pool_bytes(const struct weir_http_settings *s)
 {
-	size_t n = (size_t)s->headers_bytes + (size_t)s->headers_bytes / 2;
-
-	return n < POOL_MIN ? POOL_MIN : n;
+	return (size_t)s->headers_bytes + POOL_RECORDS + POOL_ANSWER;
 }
 
 int weir_http_mhd_open(struct weir_http_port *p)

@@ -119,6 +119,8 @@ static enum MHD_Result take_line(void *arg, enum MHD_ValueKind kind, const char 
 	struct weir_header_list *to = &r->lines->headers;
 
 	(void)kind;
+	if (value == weir_http_no_cookies)
+		return MHD_YES; /* no line of the client's */
 	for (size_t i = 0; i < r->settings->n_names; i++) {
 		const struct weir_http_name *known = &r->settings->names[i];
 
