@@ -47,6 +47,17 @@ static void request_asks_as_a_proxy_would(void **state)
 	web_close(&w);
 }
 
+static void set_warns_as_check_does(void **state)
+{
+	struct agent *a = *state;
+
+	says(a, agent_cmd(a, "limit", "set", "all", "key=user-agent"), 0,
+	     "warning: limit \"all\": a client that writes another user-agent into");
+	says(a, agent_cmd(a, "limit", "set", "all", "limit=3"), 0, "3 in each");
+	assert_null(strstr(a->out, "writes another")); /* it was said */
+	says(a, agent_cmd(a, "limit", "unset", "all"), 0, "2 in each");
+}
+
 static void reset_lets_a_client_in_again(void **state)
 {
 	struct agent *a = *state;
@@ -139,6 +150,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_right_is_needed),
 		cmocka_unit_test(request_asks_as_a_proxy_would),
+		cmocka_unit_test(set_warns_as_check_does),
 		cmocka_unit_test(reset_lets_a_client_in_again),
 		cmocka_unit_test(explain_tells_all_of_a_client),
 		cmocka_unit_test(status_top_and_events_tell_of_refusals),

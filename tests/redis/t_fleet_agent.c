@@ -340,6 +340,38 @@ static __u64 rate_of(struct fix *f, const char *name)
 	return 0;
 }
 
+/* Is one of @lines a warning of @words? */
+static bool warns(const json_t *lines, const char *words)
+{
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(lines, i, line) if (strstr(json_string_value(line), words)) return true;
+	return false;
+}
+
+static bool diff_warns(struct fix *f, const char *words)
+{
+	_cleanup_json_ json_t *j = ask(f, "{'cmd':'limit_diff'}");
+
+	return warns(json_object_get(json_object_get(j, "store"), "problems"), words);
+}
+
+static void limits_of_the_store_are_warned_of_like_the_files(void **state)
+{
+	static const char words[] = "warning: ipv6_prefix: 128 counts each";
+	struct fix *f = *state;
+	_cleanup_json_ json_t *pulled = NULL;
+
+	assert_true(until(f, follows(f), 5000));
+	publish(f,
+		"packet_limits:\n- {name: per-source, per: source, rate: 5/s, ipv6_prefix: 128}\n");
+	assert_true(until(f, diff_warns(f, words), 2000));
+	pulled = ask(f, "{'cmd':'limit_pull'}");
+	assert_true(warns(json_object_get(pulled, "problems"), words));
+	assert_false(diff_warns(f, words)); /* it is what is in force */
+}
+
 static void published_limits_are_followed_and_wrong_ones_are_not(void **state)
 {
 	struct fix *f = *state;
@@ -453,6 +485,7 @@ int main(void)
 		TEST(what_this_host_guards_or_allows_is_never_blocked_by_others),
 		TEST(a_host_that_was_alone_brings_its_entries),
 		TEST(a_kernel_that_refuses_is_told_again),
+		TEST(limits_of_the_store_are_warned_of_like_the_files),
 		TEST(published_limits_are_followed_and_wrong_ones_are_not),
 		TEST(the_key_secret_is_the_fleets),
 		TEST(a_host_without_an_interface_says_that_a_block_is_for_others),

@@ -259,6 +259,66 @@ static void a_request_limit_is_set_and_unset_by_command(void **state)
 	assert_true(l7.configures >= 2);
 }
 
+/* Does @reply warn of @words? */
+static bool warns(const json_t *reply, const char *words)
+{
+	const json_t *lines = json_object_get(reply, "problems");
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(lines, i,
+			   line) if (strstr(json_string_value(line), words) &&
+				     strstr(json_string_value(line), "warning: ")) return true;
+	return false;
+}
+
+/* What `weir check` would say of the file with this in it, and nothing that it says of the file without. */
+static void a_limit_set_by_command_is_warned_of_like_one_in_the_file(void **state)
+{
+	static const struct {
+		const char *name, *set, *words;
+	} cases[] = {
+		{"login", "'ipv6_prefix':'128'",
+		 "limit \"login\": ipv6_prefix: 128 counts each address"},
+		{"login", "'key':'user-agent'",
+		 "limit \"login\": a client that writes another user-agent"},
+		{"login", "'mode':'monitor'", "limit \"tenant\": a client that writes another"},
+		{"login", "'key':'{any: [ip, user-agent]}'",
+		 "limit \"login\": key: ip is always there"},
+		{"slow", "'max_wait':'2m'",
+		 "limit \"slow\": max_wait 2m is longer than nginx waits"},
+		{"slow", "'key':'{any: [ip], new_per_ip: 3 per 60s}'", "new_per_ip never acts"},
+		{"suspicious", "'ipv6_prefix':'128'", "limit \"suspicious\": ipv6_prefix: 128"},
+	};
+	struct fix *f = *state;
+
+	write_alone(f, NGINX LOGIN
+		    "  - {name: tenant, key: 'header:X-Tenant', rate: 5/s}\n"
+		    "  - {name: slow, match: {path: /slow}, key: ip, algorithm: leaky-bucket, "
+		    "rate: 1/s, queue: 5, "
+		    "max_wait: 5s}\n"
+		    "  - {name: old, match: {path: /old}, key: ip, rate: 5/s, ipv6_prefix: 120}\n"
+		    "suspicious: {refused: {limits: [login], count: 5, within: 60s}, lasts: 10m, "
+		    "limit: {key: ip, rate: 1/s}}\n");
+	does(f, "{'cmd':'reload'}");
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		_cleanup_json_ json_t *j = NULL, *undone = NULL;
+		char q[256];
+
+		(void)snprintf(q, sizeof(q), "{'cmd':'limit_set','name':'%s','set':{%s}}",
+			       cases[i].name, cases[i].set);
+		j = ask(f, q);
+		assert_true(weir_json_bool_of(j, "ok"));
+		if (!warns(j, cases[i].words))
+			fail_msg("%s: no warning: %s", q, json_dumps(j, 0));
+		assert_false(warns(j, "120 counts")); /* of what is not new */
+		(void)snprintf(q, sizeof(q), "{'cmd':'limit_unset','name':'%s'}", cases[i].name);
+		undone = ask(f, q);
+		assert_true(weir_json_bool_of(undone, "ok"));
+		assert_null(json_object_get(undone, "problems"));
+	}
+}
+
 static void a_question_reaches_the_engine_as_it_was_asked(void **state)
 {
 	struct fix *f = *state;
@@ -397,6 +457,7 @@ int main(void)
 		ALONE(an_unconfirmed_reload_takes_the_request_layer_back),
 		ALONE(a_reload_tells_what_changed_in_the_request_layer),
 		ALONE(a_request_limit_is_set_and_unset_by_command),
+		ALONE(a_limit_set_by_command_is_warned_of_like_one_in_the_file),
 		BOTH(a_question_reaches_the_engine_as_it_was_asked),
 		BOTH(questions_that_make_no_sense_are_refused),
 		BOTH(a_client_is_explained_with_what_lifts_it),

@@ -113,13 +113,13 @@ static void another_algorithm_forgets_what_it_does_not_have(void **state)
 	struct weir_error e = {""};
 
 	(void)state;
-	assert_int_equal(weir_conf_limit_set_all(c, "login", window, 2, &e), 0);
+	assert_int_equal(weir_conf_limit_set_all(c, "login", window, 2, NULL, &e), 0);
 	assert_int_equal(limit_of(c, "login")->window_kind, WEIR_WINDOW_DAY);
 	assert_string_equal(limit_of(c, "login")->timezone, "UTC");
 	assert_true(limit_of(c, "login")->limit[0] == 5);
 	set(c, "login", "timezone", "Europe/Berlin");
 	set(c, "login", "window", "1h");
-	assert_int_equal(weir_conf_limit_set_all(c, "login", bucket, 2, &e), 0);
+	assert_int_equal(weir_conf_limit_set_all(c, "login", bucket, 2, NULL, &e), 0);
 	assert_true(limit_of(c, "login")->burst[0] == 3);
 	set(c, "spent", "algorithm", "leaky-bucket");
 	assert_true(limit_of(c, "spent")->queue[0] == 5);

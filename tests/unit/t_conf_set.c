@@ -100,12 +100,12 @@ static void several_at_once_may_change_unit_or_algorithm(void **state)
 	struct weir_error e = {""};
 
 	(void)state;
-	assert_int_equal(weir_conf_limit_set_all(c, "syn", unit, 2, &e), 0);
+	assert_int_equal(weir_conf_limit_set_all(c, "syn", unit, 2, NULL, &e), 0);
 	assert_true(c->limits[0].bytes && c->limits[0].rate == 10000000 &&
 		    c->limits[0].burst == 20000000);
-	assert_int_equal(weir_conf_limit_set_all(c, "syn", algorithm, 3, &e), 0);
+	assert_int_equal(weir_conf_limit_set_all(c, "syn", algorithm, 3, NULL, &e), 0);
 	assert_true(!c->limits[0].bytes && c->limits[0].limit == 50);
-	assert_int_equal(weir_conf_limit_set_all(c, "syn", bad, 2, &e), -EINVAL);
+	assert_int_equal(weir_conf_limit_set_all(c, "syn", bad, 2, NULL, &e), -EINVAL);
 	assert_string_equal(e.text, "\"burst\" is not KEY=VALUE (for example rate=500/s)");
 }
 

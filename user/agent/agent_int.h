@@ -192,6 +192,7 @@ struct weir_agent {
 	__u64 pushed_failed;	   /* generation that is wrong here */
 	char pushed_error[512];
 	struct weir_client *pusher; /* waits for the answer to its limit_push */
+	json_t *push_problems;	    /* what of it is rarely meant */
 
 	struct weir_meter meter;
 	struct weir_acting acting[WEIR_STATS_MAX]; /* of packet limits, by counter index */
@@ -225,6 +226,13 @@ struct weir_loaded {
 	size_t n_errors;
 };
 void weir_loaded_done(struct weir_loaded *l);
+/* Adds what is wrong to an array of lines. */
+void weir_problem_lines(const struct weir_conf_problems *p, const char *name, json_t *lines);
+/* The warning in such a line, without its place; NULL: it is none. */
+const char *weir_warning_of(const json_t *line);
+bool weir_warns(const json_t *problems, const char *text);
+/* "problems" of @ret: the warnings of @now that @before has not. */
+void weir_warnings_add(const json_t *before, const json_t *now, json_t *ret);
 /* -EINVAL with l->problems filled, or another -errno; both with @e. */
 int weir_agent_load(struct weir_agent *a, const struct weir_source *source, bool overrides,
 		    bool lists, struct weir_loaded *ret, struct weir_error *e);

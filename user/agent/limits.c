@@ -72,9 +72,28 @@ static int put_in_list(struct weir_override *list, size_t *n, const struct weir_
 	return 0;
 }
 
-/* The running configuration with @list in place of the overrides. */
+void weir_warnings_add(const json_t *before, const json_t *now, json_t *ret)
+{
+	json_t *fresh = json_array(), *line;
+	size_t i;
+
+	json_array_foreach(now, i, line)
+	{
+		const char *text = weir_warning_of(line);
+
+		if (text && !weir_warns(before, text))
+			(void)json_array_append(fresh, line); /* out of memory: not shown */
+	}
+	if (json_array_size(fresh))
+		weir_json_set(ret, "problems", json_incref(fresh));
+	json_decref(fresh);
+}
+
+/* The running configuration with @list in place of the overrides. @before: what it is warned of without; NULL: nobody
+ * wants to know.
+ */
 static int put_overrides(struct weir_agent *a, const struct weir_override *list, size_t n,
-			 json_t *ret, struct weir_error *e)
+			 const json_t *before, json_t *ret, struct weir_error *e)
 {
 	_cleanup_json_ json_t *lines = json_array();
 	struct weir_changes c = {.list = lines};
@@ -101,6 +120,8 @@ static int put_overrides(struct weir_agent *a, const struct weir_override *list,
 		json_array_foreach(lines, i, line) weir_log(WEIR_LOG_NOTICE, "limit-set", "what",
 							    "s", json_string_value(line), NULL);
 		weir_json_set(ret, "changes", json_incref(lines));
+		if (before)
+			weir_warnings_add(before, l.problems, ret);
 	} else {
 		memcpy(a->override, old, sizeof(a->override));
 		a->n_override = n_old;
@@ -191,6 +212,7 @@ static int set_pairs(struct weir_agent *a, const char *limit, const char *const 
 		     size_t n_pairs, const char *who, json_t *ret, struct weir_error *e)
 {
 	_cleanup_free_ struct weir_override *list = calloc(WEIR_OVERRIDES_MAX, sizeof(*list));
+	_cleanup_json_ json_t *before = NULL;
 	struct weir_loaded l = {};
 	size_t n = a->n_override;
 	int r;
@@ -200,9 +222,10 @@ static int set_pairs(struct weir_agent *a, const char *limit, const char *const 
 	memcpy(list, a->override, sizeof(a->override));
 	r = weir_agent_load(a, &a->source, true, false, &l, e);
 	if (r == 0)
-		r = weir_conf_limit_set_all(l.conf, limit, pairs, n_pairs, e);
+		r = weir_conf_limit_set_all(l.conf, limit, pairs, n_pairs, NULL, e);
 	if (r < 0 && r != -ENOMEM)
 		r = -EINVAL; /* what was asked for is wrong, whatever it was */
+	before = json_incref(l.problems);
 	weir_loaded_done(&l);
 	for (size_t i = 0; i < n_pairs && r == 0; i++) {
 		struct weir_override o = {.since_s = weir_now().wall_s};
@@ -214,7 +237,7 @@ static int set_pairs(struct weir_agent *a, const char *limit, const char *const 
 		(void)weir_str_copy(o.value, sizeof(o.value), value);
 		r = put_in_list(list, &n, &o, e);
 	}
-	return r < 0 ? r : put_overrides(a, list, n, ret, e);
+	return r < 0 ? r : put_overrides(a, list, n, before, ret, e);
 }
 
 int weir_agent_set_override(struct weir_agent *a, const char *limit, const json_t *settings,
@@ -249,7 +272,7 @@ int weir_agent_unset_override(struct weir_agent *a, const char *limit, const cha
 		return weir_error_set(e, -ENOENT,
 				      "limit %s has no override%s%s (weir limit list shows them)",
 				      limit, key ? " of " : "", key ? key : "");
-	return put_overrides(a, list, n, ret, e);
+	return put_overrides(a, list, n, NULL, ret, e);
 }
 
 json_t *weir_agent_diff(struct weir_agent *a, struct weir_error *e)
@@ -277,9 +300,9 @@ json_t *weir_agent_diff(struct weir_agent *a, struct weir_error *e)
 					    weir_json_text(line)); /* out of memory: not shown */
 	}
 	weir_json_set(reply, "overrides", overrides);
-	weir_agent_diff_pushed(a, reply);
 	if (l.problems)
 		weir_json_set(reply, "problems", json_incref(l.problems));
+	weir_agent_diff_pushed(a, reply);
 	weir_loaded_done(&l);
 	weir_source_done(&source);
 	if (r < 0) {

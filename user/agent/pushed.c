@@ -240,12 +240,14 @@ static void on_pushed(void *arg, int r, __u64 generation, const char *why)
 	} else {
 		reply = weir_reply_ok();
 		weir_json_set_u64(reply, "generation", generation);
+		if (a->push_problems)
+			weir_json_set(reply, "problems", json_incref(a->push_problems));
 	}
 	weir_client_reply(a->pusher, reply);
 }
 
 /* The file as it is now, right as a whole: a wrong one is told here and not by every host. */
-static int read_own(struct weir_agent *a, char **ret, struct weir_error *e)
+static int read_own(struct weir_agent *a, json_t *problem_lines, char **ret, struct weir_error *e)
 {
 	_cleanup_free_ char *rest = NULL, *own = NULL;
 	struct weir_source file = {};
@@ -266,6 +268,7 @@ static int read_own(struct weir_agent *a, char **ret, struct weir_error *e)
 	if (r == 0)
 		r = weir_conf_part(file.text, file.n, sections, ARRAY_LEN(sections), &own, &rest,
 				   e);
+	weir_problem_lines(&problems, file.path, problem_lines);
 	weir_conf_problems_done(&problems);
 	weir_conf_free(conf);
 	weir_source_done(&file);
@@ -276,9 +279,10 @@ static int read_own(struct weir_agent *a, char **ret, struct weir_error *e)
 
 json_t *weir_agent_push(struct weir_agent *a, struct weir_client *c)
 {
+	_cleanup_json_ json_t *problems = json_array();
 	_cleanup_free_ char *text = NULL;
 	struct weir_error e = {};
-	int r = a->fleet ? read_own(a, &text, &e) : no_fleet(&e);
+	int r = a->fleet ? read_own(a, problems, &text, &e) : no_fleet(&e);
 
 	if (r == 0 && a->pusher)
 		r = weir_error_set(&e, -EBUSY, "limits are being published already");
@@ -291,6 +295,8 @@ json_t *weir_agent_push(struct weir_agent *a, struct weir_client *c)
 		 "who", "s", c ? weir_client_who(c) : NULL, NULL);
 	if (!c)
 		return weir_reply_ok(); /* nobody waits */
+	json_decref(a->push_problems);
+	a->push_problems = TAKE_PTR(problems);
 	weir_client_defer(c, &a->pusher);
 	return NULL;
 }
@@ -331,6 +337,8 @@ void weir_agent_diff_pushed(struct weir_agent *a, json_t *reply)
 		(void)weir_describe_diff(a->conf, loaded.conf, weir_changes_add, &c);
 	else
 		weir_json_set_text(o, "wrong", e.text);
+	if (r == 0)
+		weir_warnings_add(json_object_get(reply, "problems"), loaded.problems, o);
 	weir_json_set(o, "would_change", json_incref(lines));
 	weir_loaded_done(&loaded);
 	weir_pushed_done(&p);

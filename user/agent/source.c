@@ -87,8 +87,7 @@ void weir_loaded_done(struct weir_loaded *l)
 	*l = (struct weir_loaded){};
 }
 
-/* Moves what is wrong into the list of lines. */
-static void take_problems(struct weir_loaded *l, const char *name, struct weir_conf_problems *p)
+void weir_problem_lines(const struct weir_conf_problems *p, const char *name, json_t *lines)
 {
 	for (size_t i = 0; i < p->n; i++) {
 		const struct weir_conf_problem *q = &p->item[i];
@@ -104,10 +103,16 @@ static void take_problems(struct weir_loaded *l, const char *name, struct weir_c
 		else
 			n = asprintf(&line, "%s: %s%s", file, kind, q->text);
 		if (n >= 0)
-			(void)json_array_append_new(l->problems, weir_json_text(line));
+			(void)json_array_append_new(lines, weir_json_text(line));
 		else
 			line = NULL;
 	}
+}
+
+/* Moves what is wrong into the list of lines. */
+static void take_problems(struct weir_loaded *l, const char *name, struct weir_conf_problems *p)
+{
+	weir_problem_lines(p, name, l->problems);
 	l->n_errors += p->n_errors;
 	weir_conf_problems_done(p);
 	*p = (struct weir_conf_problems){};
@@ -212,12 +217,15 @@ static int use_only_interfaces(const struct weir_agent *a, struct weir_conf *c)
 }
 
 /* All overrides of one limit at once: a change of unit needs that. */
-static void put_overrides_of(const struct weir_agent *a, const char *limit, struct weir_loaded *l)
+static void put_overrides_of(const struct weir_agent *a, const char *limit, const char *name,
+			     struct weir_loaded *l)
 {
 	char pairs[32][sizeof(a->override[0].key) + sizeof(a->override[0].value) + 1], line[1024];
 	const char *list[ARRAY_LEN(pairs)];
+	struct weir_conf_problems warnings = {};
 	struct weir_error e = {};
 	size_t n = 0;
+	int r;
 
 	for (size_t i = 0; i < a->n_override && n < ARRAY_LEN(pairs); i++) {
 		if (strcmp(a->override[i].limit, limit) != 0)
@@ -227,7 +235,9 @@ static void put_overrides_of(const struct weir_agent *a, const char *limit, stru
 		list[n] = pairs[n];
 		n++;
 	}
-	if (weir_conf_limit_set_all(l->conf, limit, list, n, &e) == 0)
+	r = weir_conf_limit_set_all(l->conf, limit, list, n, &warnings, &e);
+	take_problems(l, name, &warnings);
+	if (r == 0)
 		return;
 	(void)snprintf(
 		line, sizeof(line),
@@ -236,7 +246,46 @@ static void put_overrides_of(const struct weir_agent *a, const char *limit, stru
 	(void)json_array_append_new(l->problems, weir_json_text(line));
 }
 
-static void put_overrides_on(const struct weir_agent *a, struct weir_loaded *l)
+const char *weir_warning_of(const json_t *line)
+{
+	const char *at =
+		json_string_value(line) ? strstr(json_string_value(line), "warning: ") : NULL;
+
+	return at ? at + strlen("warning: ") : NULL;
+}
+
+bool weir_warns(const json_t *problems, const char *text)
+{
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(problems, i, line)
+	{
+		const char *known = weir_warning_of(line);
+
+		if (known && !strcmp(known, text))
+			return true;
+	}
+	return false;
+}
+
+/* What is rarely meant now that overrides are on it, and was not so without them. */
+static void warn_of_all(struct weir_loaded *l, const char *name)
+{
+	struct weir_conf_problems all = {}, fresh = {};
+
+	weir_conf_warnings(l->conf, &all);
+	fresh.item = calloc(all.n ? all.n : 1, sizeof(*fresh.item));
+	for (size_t i = 0; i < all.n && fresh.item; i++)
+		if (!weir_warns(l->problems, all.item[i].text)) {
+			fresh.item[fresh.n++] = all.item[i];
+			all.item[i] = (struct weir_conf_problem){};
+		}
+	take_problems(l, name, &fresh);
+	weir_conf_problems_done(&all);
+}
+
+static void put_overrides_on(const struct weir_agent *a, const char *name, struct weir_loaded *l)
 {
 	for (size_t i = 0; i < a->n_override; i++) {
 		bool first = true;
@@ -244,8 +293,10 @@ static void put_overrides_on(const struct weir_agent *a, struct weir_loaded *l)
 		for (size_t k = 0; k < i; k++)
 			first = first && strcmp(a->override[k].limit, a->override[i].limit) != 0;
 		if (first)
-			put_overrides_of(a, a->override[i].limit, l);
+			put_overrides_of(a, a->override[i].limit, name, l);
 	}
+	if (a->n_override)
+		warn_of_all(l, name);
 }
 
 /* The file again, with the store's limits in place of its own. */
@@ -298,7 +349,7 @@ int weir_agent_load(struct weir_agent *a, const struct weir_source *source, bool
 	if (r == 0)
 		r = use_only_interfaces(a, l.conf);
 	if (r == 0 && overrides)
-		put_overrides_on(a, &l);
+		put_overrides_on(a, name, &l);
 	if (r == 0 && lists)
 		r = load_lists(&l, name);
 	if (r == 0 && l.n_errors)

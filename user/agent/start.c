@@ -308,6 +308,7 @@ void weir_agent_free(struct weir_agent *a)
 		free(a->only_interfaces[i]);
 	free(a->only_interfaces);
 	weir_pushed_done(&a->pushed);
+	json_decref(a->push_problems);
 	weir_book_free(a->held);
 	free(a->refused_text);
 	free(a->socket_path);

@@ -15,6 +15,7 @@ int weir_cmd_limit_push(const struct weir_args *a)
 	(void)printf("published as generation %llu: agents with limits_from: store follow (weir "
 		     "status tells which)\n",
 		     (unsigned long long)weir_json_u64_of(reply, "generation"));
+	weir_print_notes(reply);
 	return WEIR_EXIT_OK;
 }
 
@@ -37,6 +38,7 @@ int weir_cmd_limit_pull(const struct weir_args *a)
 						 ? ""
 						 : " until the next reload (limits_from: store "
 						   "follows it always)");
+	weir_print_notes(reply);
 	return WEIR_EXIT_OK;
 }
 
@@ -69,6 +71,7 @@ void weir_print_store_diff(const json_t *diff)
 	}
 	json_array_foreach(json_object_get(s, "would_change"), i, line)(void)
 		printf("pull would change: %s\n", json_string_value(line));
+	weir_print_notes(s);
 }
 
 /* What an agent says of itself is a second old. */

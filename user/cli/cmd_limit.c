@@ -112,6 +112,7 @@ int weir_cmd_limit_set(const struct weir_args *a)
 		weir_args_has(a, "save")
 			? "saved in the configuration file\n"
 			: "until the next reload or restart (--save writes it into the file)\n");
+	weir_print_notes(reply);
 	return WEIR_EXIT_OK;
 }
 
@@ -175,6 +176,7 @@ int weir_cmd_limit_diff(const struct weir_args *a)
 		printf("reload would change: %s\n", json_string_value(line));
 	json_array_foreach(overrides, i, line)(void)
 		printf("overridden: %s\n", json_string_value(line));
+	weir_print_notes(reply);
 	weir_print_store_diff(reply);
 	if (!json_array_size(changes) && !json_array_size(overrides))
 		(void)printf("what is in force is what the %s says\n",

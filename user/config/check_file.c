@@ -75,16 +75,10 @@ static void warn_interfaces(const struct weir_reader *r, const struct weir_conf 
 			"one)");
 }
 
-void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
+static void warn(struct weir_reader *r, const struct weir_conf *c)
 {
 	char text[160], prefix[WEIR_PREFIX_STRLEN];
 
-	weir_request_finish(r, c);
-	weir_store_finish(r, c);
-	for (size_t i = 0; i < c->n_limits && !weir_reader_top_wrong(r, "store", "url"); i++)
-		weir_limit_check_fleet_store(r, c, &c->limits[i]);
-	if (r->problems->n_errors || !c->path)
-		return;
 	for (size_t i = 0; i < c->allow.n; i++) {
 		if (c->allow.item[i].len)
 			continue;
@@ -104,4 +98,21 @@ void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
 	if (c->n_limits == 0 && c->block.n == 0 && c->n_block_files == 0 && c->request.n_limit == 0)
 		warn_at(r, 0, "no limit and nothing blocked: there is nothing to enforce");
 	weir_request_warn(r, c);
+}
+
+void weir_conf_finish(struct weir_reader *r, struct weir_conf *c)
+{
+	weir_request_finish(r, c);
+	weir_store_finish(r, c);
+	for (size_t i = 0; i < c->n_limits && !weir_reader_top_wrong(r, "store", "url"); i++)
+		weir_limit_check_fleet_store(r, c, &c->limits[i]);
+	if (!r->problems->n_errors && c->path)
+		warn(r, c);
+}
+
+void weir_conf_warnings(const struct weir_conf *c, struct weir_conf_problems *ret)
+{
+	struct weir_reader r = {.problems = ret};
+
+	warn(&r, c);
 }

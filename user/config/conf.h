@@ -161,12 +161,14 @@ void weir_prefix_list_done(struct weir_prefix_list *list);
 /* Sets one limit's KEY=VALUE as the file would ("rate", "500/s"), checked the same way; @c is unchanged on error. For
  * `weir limit set`, limits of both layers and that of `suspicious`. The second sets several at once ("rate=10 MB/s",
  * "burst=20 MB"), which a change of unit needs. Where a number differs by plan, "limit.pro" is one plan's and "limit"
- * all of them: a number, or "{free: 60, pro: 6000}".
+ * all of them: a number, or "{free: 60, pro: 6000}". @warnings (may be NULL) gets what is allowed but rarely meant.
  */
 int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, const char *value,
 			struct weir_error *e);
 int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *const *pairs,
-			    size_t n, struct weir_error *e);
+			    size_t n, struct weir_conf_problems *warnings, struct weir_error *e);
+/* What the file as a whole would be warned of, as @c is now: limits that another one no longer bounds, and the like. */
+void weir_conf_warnings(const struct weir_conf *c, struct weir_conf_problems *ret);
 /* Writes the value into the file at its place; comments and everything else stay. The file is replaced atomically, with
  * the same mode and owner, and only if the result is a right configuration. For `limit set --save`.
  */

@@ -80,6 +80,15 @@ int weir_set_first_error(const struct weir_conf_problems *p, struct weir_error *
 	return weir_error_set(e, -ENOMEM, "out of memory");
 }
 
+void weir_set_warnings(const struct weir_conf_problems *p, const char *name,
+		       struct weir_conf_problems *warnings)
+{
+	for (size_t i = 0; i < p->n && warnings; i++)
+		if (p->item[i].warning)
+			weir_problems_add(warnings, true, NULL, 0, 0, "limit \"%s\": %s", name,
+					  p->item[i].text);
+}
+
 int weir_set_read(struct weir_conf *c, const struct weir_setting *s, const char *key,
 		  const char *value, void *base, struct weir_error *e)
 {
@@ -150,7 +159,8 @@ int weir_set_split(const char *pair, char *key, size_t size, const char **ret_va
 }
 
 static int set_packet_limit(struct weir_conf *c, struct weir_conf_limit *l,
-			    const char *const *pairs, size_t n, struct weir_error *e)
+			    const char *const *pairs, size_t n, struct weir_conf_problems *warnings,
+			    struct weir_error *e)
 {
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
 	struct weir_reader r = {.problems = &problems, .conf = c};
@@ -177,6 +187,7 @@ static int set_packet_limit(struct weir_conf *c, struct weir_conf_limit *l,
 	r2 = problems.n_errors ? weir_set_first_error(&problems, e) : 0;
 	if (r2 < 0)
 		goto fail;
+	weir_set_warnings(&problems, next.name, warnings);
 	weir_limit_done(l);
 	*l = next;
 	return 0;
@@ -213,18 +224,18 @@ static int unknown_limit(const struct weir_conf *c, const char *name, struct wei
 }
 
 int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *const *pairs,
-			    size_t n, struct weir_error *e)
+			    size_t n, struct weir_conf_problems *warnings, struct weir_error *e)
 {
 	struct weir_conf_request *q = &c->request;
 
 	for (size_t i = 0; i < c->n_limits; i++)
 		if (strcmp(c->limits[i].name, name) == 0)
-			return set_packet_limit(c, &c->limits[i], pairs, n, e);
+			return set_packet_limit(c, &c->limits[i], pairs, n, warnings, e);
 	for (size_t i = 0; i < q->n_limit; i++)
 		if (strcmp(q->limit[i].name, name) == 0)
-			return weir_set_request_limit(c, &q->limit[i], pairs, n, e);
+			return weir_set_request_limit(c, &q->limit[i], pairs, n, warnings, e);
 	if (q->suspicious.given && strcmp(q->suspicious.limit.name, name) == 0)
-		return weir_set_request_limit(c, &q->suspicious.limit, pairs, n, e);
+		return weir_set_request_limit(c, &q->suspicious.limit, pairs, n, warnings, e);
 	return unknown_limit(c, name, e);
 }
 
@@ -246,5 +257,5 @@ int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, 
 
 	if (!pair)
 		return weir_error_set(e, -ENOMEM, "out of memory");
-	return weir_conf_limit_set_all(c, name, pairs, 1, e);
+	return weir_conf_limit_set_all(c, name, pairs, 1, NULL, e);
 }

@@ -13,10 +13,14 @@ int weir_set_read(struct weir_conf *c, const struct weir_setting *s, const char 
 		  const char *value, void *base, struct weir_error *e);
 /* The first error among problems, as one sentence. */
 int weir_set_first_error(const struct weir_conf_problems *p, struct weir_error *e);
+/* Hands the warnings among @p over, by the limit's name. */
+void weir_set_warnings(const struct weir_conf_problems *p, const char *name,
+		       struct weir_conf_problems *warnings);
 int weir_set_split(const char *pair, char *key, size_t size, const char **ret_value,
 		   struct weir_error *e);
 
 int weir_set_request_limit(struct weir_conf *c, struct weir_conf_request_limit *l,
-			   const char *const *pairs, size_t n, struct weir_error *e);
+			   const char *const *pairs, size_t n, struct weir_conf_problems *warnings,
+			   struct weir_error *e);
 
 #endif

@@ -159,7 +159,8 @@ static int apply(struct weir_conf *c, const char *key, const char *value,
 }
 
 int weir_set_request_limit(struct weir_conf *c, struct weir_conf_request_limit *l,
-			   const char *const *pairs, size_t n, struct weir_error *e)
+			   const char *const *pairs, size_t n, struct weir_conf_problems *warnings,
+			   struct weir_error *e)
 {
 	_cleanup_(weir_conf_problems_done) struct weir_conf_problems problems = {.n = 0};
 	struct weir_reader r = {.problems = &problems, .conf = c};
@@ -194,6 +195,7 @@ int weir_set_request_limit(struct weir_conf *c, struct weir_conf_request_limit *
 		r2 = weir_set_first_error(&problems, e);
 		goto fail;
 	}
+	weir_set_warnings(&problems, next.name, warnings);
 	weir_request_limit_done(l);
 	*l = next;
 	return 0;
