@@ -33,7 +33,29 @@ static void fewer_limits_after_a_change_hold_fewer_layers(void **state)
 	engine_configure(e, few);
 	assert_int_equal(ASK(e, .target = "/a/b"), WEIR_ANSWER_ALLOW);
 	assert_int_equal(e->n, 20);
-	assert_int_equal(ASK(e, .target = "/a%2Fb"), WEIR_ANSWER_BAD_REQUEST);
+	assert_int_equal(ASK(e, .target = "/a%2Fb"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(e->n, 40);
+}
+
+/* However many limits there are: what a store takes is the bound, and what is above it is told apart. */
+static void a_target_that_is_two_endpoints_counts_as_both_in_many_limits(void **state)
+{
+	static const char two[] = "[/a/b, \"/a%2Fb\", /other]";
+	_cleanup_free_ char *nine = many_limits(9, two), *most = many_limits(32, two),
+			    *more = many_limits(33, two);
+	_cleanup_(engine_freep) struct engine *e = engine_of(nine);
+
+	(void)state;
+	assert_int_equal(PASSING(e, 12, .target = "/a%2Fb"), 9);
+	assert_int_equal(PASSING(e, 12, .target = "/a/b"), 0); /* charged as well */
+	assert_int_equal(PASSING(e, 12, .target = "/other"), 9);
+	engine_configure(e, most);
+	assert_int_equal(ASK(e, .target = "/a%2Fb", .ip = "192.0.2.2"), WEIR_ANSWER_ALLOW);
+	engine_configure(e, more);
+	assert_int_equal(ASK(e, .target = "/a%2Fb", .ip = "192.0.2.3"), WEIR_ANSWER_BAD_REQUEST);
+	assert_string_equal(e->answer.limit, "ambiguous-path");
+	assert_int_equal(engine_stats(e).bad_path, 1);
+	assert_int_equal(ASK(e, .target = "/a/b", .ip = "192.0.2.3"), WEIR_ANSWER_ALLOW);
 }
 
 /* A machine that starts with next year's time and is put right: nobody must wait until next year. */
@@ -127,6 +149,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fewer_limits_after_a_change_hold_fewer_layers),
+		cmocka_unit_test(a_target_that_is_two_endpoints_counts_as_both_in_many_limits),
 		cmocka_unit_test(a_clock_that_is_set_back_locks_nobody_out),
 		cmocka_unit_test(a_clock_that_is_a_moment_behind_forgets_nothing),
 		cmocka_unit_test(suspicion_ends_though_the_clock_was_set_back),

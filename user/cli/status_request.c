@@ -175,8 +175,8 @@ static void print_losses(const json_t *r)
 		},
 	  checks[] =
 		  {
-			  {"bad_path",
-			   "requests had a path that cannot be judged, and were refused"},
+			  {"bad_path", "requests had a path, method or host that cannot be judged, "
+				       "and were refused"},
 			  {"no_address", "requests had no client address"},
 			  {"over_budget", "decisions took longer than http.budget"},
 			  {"fresh_counted_as_ip", "requests had too many new keys for one address "

@@ -273,7 +273,7 @@ static int ask(struct weir_l7_worker *w, struct weir_l7_call *call, const struct
 	if (r < 0 && r != -EADDRNOTAVAIL && r != -E2BIG)
 		return -ENOMEM;
 	if (r < 0) {
-		refuse(call, r == -E2BIG ? "bad-path" : "bad-address");
+		refuse(call, r == -E2BIG ? "ambiguous-path" : "bad-address");
 	} else if (!call->n) {
 		count_unlimited(call, false);
 		finish(call);

@@ -15,7 +15,8 @@
  * Servers disagree about some targets: one takes %2F or a backslash for a separator, another removes ".." before it
  * folds "//" or leaves it alone, another strips ";" or does not, or reads "//host/x" as /x on a host. Such a target has
  * further readings beside the normal form. A limit must match if any reading does, and an exemption only if all do:
- * then whatever the server behind does, the client gains nothing by the spelling. Keys take the normal form.
+ * then whatever the server behind does, the client gains nothing by the spelling. Keys take the normal form; a limit by
+ * endpoint counts it at each of its patterns that a reading matches.
  */
 #ifndef WEIR_USER_PATH_H
 #define WEIR_USER_PATH_H

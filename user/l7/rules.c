@@ -245,6 +245,16 @@ static int add_exempt(struct weir_rules *r, const struct weir_conf_request *c, s
 	return 0;
 }
 
+/* What a question may need of one limit, whose target servers read in several ways (add_rule in layers.c). */
+static size_t layers_of(const struct weir_rule *rule)
+{
+	size_t n = rule->match.n_path;
+
+	if (!rule->key_has_endpoint || rule->has_fresh || !n)
+		return 1;
+	return n < WEIR_PATH_READINGS ? n : WEIR_PATH_READINGS;
+}
+
 static int add_limits(struct weir_rules *r, const struct weir_conf_request *c,
 		      const struct weir_rules_options *o, struct weir_error *e)
 {
@@ -252,9 +262,6 @@ static int add_limits(struct weir_rules *r, const struct weir_conf_request *c,
 
 	r->n_always = c->n_limit;
 	r->has_suspicion = c->suspicious.given;
-	r->room = c->n_limit + c->suspicious.given + WEIR_RULES_SPARE;
-	if (r->room > WEIR_STORE_LAYERS_MAX)
-		r->room = WEIR_STORE_LAYERS_MAX;
 	if (c->n_limit > WEIR_REQUEST_LIMITS_MAX)
 		return weir_error_set(e, -E2BIG, "%zu request limits (at most %d)", c->n_limit,
 				      WEIR_REQUEST_LIMITS_MAX);
@@ -267,8 +274,11 @@ static int add_limits(struct weir_rules *r, const struct weir_conf_request *c,
 		if (error < 0)
 			return error;
 		r->n++;
+		r->room += layers_of(&r->rule[i]);
 		error = weir_rules_number(r, &r->rule[i], o->salt(o->arg, r->rule[i].name));
 	}
+	if (r->room > WEIR_STORE_LAYERS_MAX)
+		r->room = WEIR_STORE_LAYERS_MAX;
 	return error < 0 ? weir_error_set(e, error, "limit '%s': its numbers cannot be exact",
 					  r->rule[r->n - 1].name)
 			 : 0;

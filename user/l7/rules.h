@@ -14,7 +14,6 @@
 #define WEIR_RULES_MAX	       (WEIR_REQUEST_LIMITS_MAX + 1) /* and `suspicious` */
 #define WEIR_RULES_CLASSES_MAX (2 * WEIR_RULES_MAX)
 #define WEIR_RULES_NO_CLASS    WEIR_RULES_CLASSES_MAX
-#define WEIR_RULES_SPARE       8 /* layers of questions whose target has several readings */
 #define WEIR_RULES_REFUSED_MAX (WEIR_STORE_LOG_MAX - 1)
 #define WEIR_IDENTITIES_MAX    16 /* of `unless_identities` */
 
@@ -121,7 +120,7 @@ struct weir_rules {
 	struct weir_path_options path;
 	struct weir_key_context key;
 	bool uses_host;
-	size_t room; /* layers that a question may need */
+	size_t room; /* layers that a question may need: no more than a store takes */
 	__u64 budget_us;
 	unsigned events_per_second;
 	__u64 local_share_parts; /* of a million, while a shared store is away; 0: 1 / agents */
