@@ -7,6 +7,7 @@
 
 #include "engine_case.h"
 #include "tests/lib/prefix.h"
+#include "user/l7/rules.h"
 
 #define LOGIN                                                                                      \
 	"request_limits:\n"                                                                        \
@@ -286,6 +287,38 @@ static void an_address_that_others_share_is_spared(void **state)
 	assert_int_equal(escalations(e, NULL), 1);
 }
 
+/* What was seen "next year" spares nobody until then, and makes room for what is seen now. */
+static void a_clock_that_is_set_back_spares_nobody_for_long(void **state)
+{
+	_cleanup_(engine_freep) struct engine *e = engine_of(
+		"http: {proxy_headers: {user: X-User}}\n" LOGIN ESCALATE(", unless_identities: 3"));
+	char user[16];
+
+	(void)state;
+	engine_advance(e, 365ull * 86400 * US_PER_S);
+	for (unsigned i = 0; i < WEIR_IDENTITIES_MAX; i++) {
+		(void)snprintf(user, sizeof(user), "user%u", i);
+		assert_int_equal(ASK(e, .target = "/", .user = user), WEIR_ANSWER_ALLOW);
+	}
+	e->now_us = START_US;
+	weir_l7_sweep(e->l7);
+	assert_int_equal(PASSING(e, 5, .target = "/in"), 2);
+	assert_int_equal(escalations(e, NULL), 1);
+	assert_int_equal(engine_stats(e).escalations_spared, 0);
+	/* those of now count */
+	for (unsigned i = 0; i < 3; i++) {
+		(void)snprintf(user, sizeof(user), "now%u", i);
+		assert_int_equal(ASK(e, .target = "/", .user = user), WEIR_ANSWER_ALLOW);
+	}
+	assert_int_equal(PASSING(e, 3, .target = "/in"), 0);
+	assert_int_equal(escalations(e, NULL), 0);
+	assert_int_equal(engine_stats(e).escalations_spared, 1);
+	/* a clock that is corrected by a second forgets nobody */
+	e->now_us -= US_PER_S;
+	assert_int_equal(PASSING(e, 3, .target = "/in"), 0);
+	assert_int_equal(engine_stats(e).escalations_spared, 2);
+}
+
 static void invented_keys_are_nobody(void **state)
 {
 	static const char *const real[] = {"k0", "k1", "k2"};
@@ -439,6 +472,7 @@ int main(void)
 		cmocka_unit_test(whoever_hammers_is_handed_down_once),
 		cmocka_unit_test(a_rule_blocks_at_most_so_many),
 		cmocka_unit_test(an_address_that_others_share_is_spared),
+		cmocka_unit_test(a_clock_that_is_set_back_spares_nobody_for_long),
 		cmocka_unit_test(invented_keys_are_nobody),
 		cmocka_unit_test(monitor_mode_hands_nobody_down),
 		cmocka_unit_test(refusals_are_told_in_samples),

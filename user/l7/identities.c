@@ -14,6 +14,7 @@
 #define WAYS	 4
 #define LOCKS	 64
 #define US_PER_S 1000000
+#define BACK_S	 5 /* a clock so far behind was set: what lies in its future is as old as can be */
 
 struct address {
 	struct weir_prefix client;
@@ -51,9 +52,16 @@ void weir_identities_free(struct weir_identities *s)
 	free(s);
 }
 
+static __u32 age_s(__u32 at_s, __u32 now_s)
+{
+	if (at_s > now_s)
+		return at_s - now_s > BACK_S ? UINT32_MAX : 0;
+	return now_s - at_s;
+}
+
 /* The place of @client, or the one that was seen longest ago. */
 static struct address *lock_place(struct weir_identities *s, const struct weir_prefix *client,
-				  pthread_mutex_t **ret_lock)
+				  __u32 now_s, pthread_mutex_t **ret_lock)
 {
 	struct address *set, *oldest;
 	__u64 hash;
@@ -68,7 +76,7 @@ static struct address *lock_place(struct weir_identities *s, const struct weir_p
 		if (set[i].seen_s && set[i].client.family == client->family &&
 		    memcmp(&set[i].client.addr, &client->addr, sizeof(client->addr)) == 0)
 			return &set[i];
-		if (set[i].seen_s < oldest->seen_s)
+		if (age_s(set[i].seen_s, now_s) > age_s(oldest->seen_s, now_s))
 			oldest = &set[i];
 	}
 	return oldest;
@@ -85,7 +93,7 @@ void weir_identities_note(struct weir_identities *s, const struct weir_prefix *c
 {
 	__u32 now_s = (__u32)(now_us / US_PER_S);
 	pthread_mutex_t *lock;
-	struct address *a = lock_place(s, client, &lock);
+	struct address *a = lock_place(s, client, now_s, &lock);
 	unsigned to = 0;
 
 	if (!is_of(a, client))
@@ -95,7 +103,7 @@ void weir_identities_note(struct weir_identities *s, const struct weir_prefix *c
 			to = i;
 			break;
 		}
-		if (a->at_s[i] < a->at_s[to])
+		if (age_s(a->at_s[i], now_s) > age_s(a->at_s[to], now_s))
 			to = i;
 	}
 	a->identity[to] = identity;
@@ -106,14 +114,15 @@ void weir_identities_note(struct weir_identities *s, const struct weir_prefix *c
 unsigned weir_identities_count(struct weir_identities *s, const struct weir_prefix *client,
 			       __u64 within_us, __u64 now_us)
 {
-	__u64 now_s = now_us / US_PER_S, within_s = within_us / US_PER_S;
+	__u32 now_s = (__u32)(now_us / US_PER_S);
+	__u64 within_s = within_us / US_PER_S;
 	pthread_mutex_t *lock;
-	struct address *a = lock_place(s, client, &lock);
+	struct address *a = lock_place(s, client, now_s, &lock);
 	unsigned n = 0;
 
 	if (is_of(a, client))
 		for (unsigned i = 0; i < WEIR_IDENTITIES_MAX; i++)
-			n += a->identity[i] && a->at_s[i] + within_s >= now_s;
+			n += a->identity[i] && age_s(a->at_s[i], now_s) <= within_s;
 	pthread_mutex_unlock(lock);
 	return n;
 }
