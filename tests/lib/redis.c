@@ -54,8 +54,11 @@ struct redisContext *redis_open(const struct redis_server *r)
 	redisContext *c = r->sock[0] ? redisConnectUnixWithTimeout(r->sock, t)
 				     : redisConnectWithTimeout("127.0.0.1", r->port, t);
 
-	if (c && !c->err && redisSetTimeout(c, t) == REDIS_OK)
+	if (c && !c->err && redisSetTimeout(c, t) == REDIS_OK) {
+		if (r->password)
+			freeReplyObject(redisCommand(c, "AUTH %s", r->password));
 		return c;
+	}
 	redisFree(c);
 	return NULL;
 }
@@ -63,15 +66,11 @@ struct redisContext *redis_open(const struct redis_server *r)
 static bool answers(struct redis_server *r)
 {
 	struct redisContext *c = redis_open(r);
-	redisReply *reply = NULL;
+	redisReply *reply;
 	bool yes;
 
 	if (!c)
 		return false;
-	if (r->password) {
-		reply = redisCommand(c, "AUTH %s", r->password);
-		freeReplyObject(reply);
-	}
 	reply = redisCommand(c, "PING");
 	yes = reply && reply->type != REDIS_REPLY_ERROR;
 	freeReplyObject(reply);

@@ -22,7 +22,7 @@ struct redis_server {
 	/* set before redis_start, all may be left */
 	bool tcp;	      /* listens on 127.0.0.1:port too */
 	bool sentinel;	      /* its words are a configuration file (redis_file) and "--sentinel" */
-	const char *password; /* asked for when it is waited for */
+	const char *password; /* that redis_open says */
 
 	pid_t pid;     /* 0: not running */
 	uint16_t port; /* kept by a restart */

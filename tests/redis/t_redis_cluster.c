@@ -1,107 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A real Cluster of six: layers in several slots, a slot that is moved and a node that is killed under load. */
-#include "redis/fixture.h"
-
-#include <arpa/inet.h>
-#include <signal.h>
-
-#include "user/redis/redis_int.h"
+#include "redis/cluster_case.h"
 
 #define NODES	6
 #define MASTERS 3
 
 struct set {
 	struct fix f;
-	struct redis_server node[NODES];
-	redisContext *c[NODES];
-	char id[NODES][48];
+	struct cluster k;
 	char url[256];
 };
 
 /* Shared by all tests: it takes seconds to make. */
 static struct set cluster;
 
-static int start_node(struct set *s, int i)
-{
-	struct redis_server *r = &s->node[i];
-	char bus[8];
-
-	r->tcp = true;
-	(void)snprintf(bus, sizeof(bus), "%u", redis_free_port());
-	if (redis_start(r, "--cluster-enabled", "yes", "--cluster-port", bus,
-			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
-			NULL) < 0)
-		return -1;
-	s->c[i] = redis_open(r);
-	if (!s->c[i])
-		return -1;
-	if (i) {
-		redisReply *reply = redis_do(s->c[0], "CLUSTER MEET 127.0.0.1 %u %s", r->port, bus);
-
-		freeReplyObject(reply);
-	}
-	return 0;
-}
-
-static bool info_says(redisContext *c, const char *what)
-{
-	redisReply *r = redis_do(c, "CLUSTER INFO");
-	bool yes = r->type == REDIS_REPLY_STRING && strstr(r->str, what);
-
-	freeReplyObject(r);
-	return yes;
-}
-
-static bool all_say(struct set *s, const char *what)
-{
-	for (int i = 0; i < NODES; i++)
-		if (s->c[i] && !info_says(s->c[i], what))
-			return false;
-	return true;
-}
-
 static int make_cluster(void **state)
 {
 	struct set *s = &cluster;
-	redisReply *r;
 
 	(void)state;
-	for (int i = 0; i < NODES; i++)
-		if (start_node(s, i) < 0)
-			return -1;
-	if (!wait_for(all_say(s, "cluster_known_nodes:6"), 30000))
-		return -1;
-	for (int i = 0; i < NODES; i++) {
-		r = redis_do(s->c[i], "CLUSTER MYID");
-		(void)snprintf(s->id[i], sizeof(s->id[i]), "%s", r->str);
-		freeReplyObject(r);
-	}
-	for (int i = 0; i < MASTERS; i++)
-		if (redis_int(s->c[i], "CLUSTER ADDSLOTSRANGE %d %d",
-			      WEIR_REDIS_SLOTS * i / MASTERS,
-			      WEIR_REDIS_SLOTS * (i + 1) / MASTERS - 1))
-			return -1;
-	if (!wait_for(all_say(s, "cluster_slots_assigned:16384"), 30000))
-		return -1;
-	for (int i = MASTERS; i < NODES; i++)
-		if (!wait_for(!redis_int(s->c[i], "CLUSTER REPLICATE %s", s->id[i - MASTERS]),
-			      10000))
-			return -1;
-	if (!wait_for(all_say(s, "cluster_state:ok"), 30000))
+	if (cluster_make(&s->k, MASTERS, NODES) < 0)
 		return -1;
 	(void)snprintf(s->url, sizeof(s->url), "redis+cluster://127.0.0.1:%u,127.0.0.1:%u",
-		       s->node[0].port, s->node[4].port);
+		       s->k.node[0].port, s->k.node[4].port);
 	return 0;
 }
 
 static int drop_cluster(void **state)
 {
 	(void)state;
-	for (int i = 0; i < NODES; i++) {
-		if (cluster.c[i])
-			redisFree(cluster.c[i]);
-		redis_stop(&cluster.node[i]);
-	}
+	cluster_stop(&cluster.k);
 	return 0;
 }
 
@@ -125,35 +53,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The @i-th number of a client whose keys are in a slot of node @node's; no node: anything. */
-static __u64 client_of_slots(unsigned from, unsigned to, unsigned skip)
-{
-	struct weir_store_limit l = {};
-	struct weir_store_layer y;
-
-	for (__u64 c = 1;; c++) {
-		y = request_layer(&l, c, 1);
-		if (weir_redis_layer_slot(&y) >= from && weir_redis_layer_slot(&y) < to && !skip--)
-			return c;
-	}
-}
-
 /* A client in the @node-th third of the slots. */
 static __u64 client_at(unsigned node, unsigned i)
 {
-	return client_of_slots(WEIR_REDIS_SLOTS * node / MASTERS + 1,
-			       WEIR_REDIS_SLOTS * (node + 1) / MASTERS - 1, i);
-}
-
-static __u64 remaining(struct fix *f, const struct weir_store_limit *l, __u64 client)
-{
-	struct ask a = {.y = {request_layer(l, client, 0)}};
-
-	a.q.peek = true;
-	ask_start(f, &a, 1);
-	assert_true(fix_wait(f, a.r != 1, 10000));
-	assert_int_equal(a.r, 0);
-	return a.y[0].answer.remaining;
+	return cluster_client(&cluster.k, node, i);
 }
 
 static void layers_in_several_slots_are_charged_all_or_none(void **state)
@@ -222,80 +125,6 @@ static void new_keys_of_an_address_in_other_slots(void **state)
 	}
 }
 
-/* --- load ---------------------------------------------------------------------------------------------------------- */
-
-#define LOAD 64
-struct load {
-	struct fix *f;
-	struct weir_store *s;
-	const struct weir_store_limit *l;
-	struct ask a[LOAD];
-	__u64 client[4];
-	size_t clients, layers, running;
-	size_t admitted, refused, failed, answered, asks;
-	size_t by[4]; /* admitted, by client */
-	__u64 seed;
-	bool stop;
-	int last_error;
-};
-
-static void load_done(struct weir_store_request *q, int r, void *data);
-
-static void load_next(struct load *l, struct ask *a)
-{
-	size_t which = below(&l->seed, l->clients);
-
-	l->asks++;
-	for (size_t i = 0; i < l->layers; i++)
-		a->y[i] = request_layer(&l->l[i], l->client[l->layers > 1 ? i : which], 1);
-	a->q = (struct weir_store_request){.layer = a->y, .n = l->layers, .now_us = EPOCH};
-	a->r = (int)which;
-	a->owner = l;
-	l->s->ops->decide(l->s, &a->q, load_done, a);
-}
-
-static void load_again(evutil_socket_t fd, short what, void *arg)
-{
-	struct ask *a = arg;
-
-	(void)fd;
-	(void)what;
-	load_next(a->owner, a);
-}
-
-static void load_done(struct weir_store_request *q, int r, void *data)
-{
-	struct timeval soon = {.tv_usec = 500};
-	struct ask *a = data;
-	struct load *l = a->owner;
-
-	l->answered++;
-	l->failed += r < 0;
-	l->admitted += r >= 0 && q->admitted;
-	l->refused += r >= 0 && !q->admitted;
-	l->by[a->r] += r >= 0 && q->admitted;
-	if (r < 0)
-		l->last_error = r;
-	if (l->stop)
-		l->running--;
-	else
-		(void)event_base_once(l->f->base, -1, EV_TIMEOUT, load_again, a, &soon);
-}
-
-static void load_start(struct load *l)
-{
-	l->seed = 7;
-	l->running = LOAD;
-	for (size_t i = 0; i < LOAD; i++)
-		load_next(l, &l->a[i]);
-}
-
-static void load_stop(struct load *l)
-{
-	l->stop = true;
-	assert_true(fix_wait(l->f, !l->running, 10000));
-}
-
 static void two_slots_under_load_admit_exactly_the_limit(void **state)
 {
 	struct weir_store_limit l[2] = {request_limit("exact", WEIR_REQUEST_SLIDING_LOG, 300, DAY),
@@ -324,26 +153,6 @@ static void two_slots_under_load_admit_exactly_the_limit(void **state)
 	assert_int_equal(remaining(f, &l[1], load[0].client[1]), 2000 - 300);
 }
 
-static void move_keys(struct set *s, int from, int to, unsigned slot)
-{
-	redisReply *keys, *r;
-
-	for (;;) {
-		keys = redis_do(s->c[from], "CLUSTER GETKEYSINSLOT %u 10", slot);
-		assert_int_equal(keys->type, REDIS_REPLY_ARRAY);
-		if (!keys->elements)
-			break;
-		for (size_t i = 0; i < keys->elements; i++) {
-			r = redis_do(s->c[from], "MIGRATE 127.0.0.1 %u %s 0 5000", s->node[to].port,
-				     keys->element[i]->str);
-			assert_int_not_equal(r->type, REDIS_REPLY_ERROR);
-			freeReplyObject(r);
-		}
-		freeReplyObject(keys);
-	}
-	freeReplyObject(keys);
-}
-
 static void a_slot_is_moved_under_load(void **state)
 {
 	struct weir_store_limit l =
@@ -363,15 +172,17 @@ static void a_slot_is_moved_under_load(void **state)
 	slot = weir_redis_layer_slot(&y);
 	load_start(&load);
 	assert_true(fix_wait(f, load.admitted > 500, 20000));
-	assert_int_equal(redis_int(s->c[1], "CLUSTER SETSLOT %u IMPORTING %s", slot, s->id[0]), 0);
-	assert_int_equal(redis_int(s->c[0], "CLUSTER SETSLOT %u MIGRATING %s", slot, s->id[1]), 0);
+	assert_int_equal(redis_int(s->k.c[1], "CLUSTER SETSLOT %u IMPORTING %s", slot, s->k.id[0]),
+			 0);
+	assert_int_equal(redis_int(s->k.c[0], "CLUSTER SETSLOT %u MIGRATING %s", slot, s->k.id[1]),
+			 0);
 	n = load.admitted;
 	assert_true(fix_wait(f, load.admitted > n + 300, 20000));
-	move_keys(s, 0, 1, slot);
+	cluster_move_keys(&s->k, 0, 1, slot);
 	n = load.admitted;
 	assert_true(fix_wait(f, load.admitted > n + 300, 20000)); /* ASK */
-	assert_int_equal(redis_int(s->c[1], "CLUSTER SETSLOT %u NODE %s", slot, s->id[1]), 0);
-	assert_int_equal(redis_int(s->c[0], "CLUSTER SETSLOT %u NODE %s", slot, s->id[1]), 0);
+	assert_int_equal(redis_int(s->k.c[1], "CLUSTER SETSLOT %u NODE %s", slot, s->k.id[1]), 0);
+	assert_int_equal(redis_int(s->k.c[0], "CLUSTER SETSLOT %u NODE %s", slot, s->k.id[1]), 0);
 	n = load.admitted;
 	assert_true(fix_wait(f, load.admitted > n + 300, 20000)); /* MOVED */
 	load_stop(&load);
@@ -413,9 +224,9 @@ static void a_killed_node_is_replaced_and_the_others_go_on(void **state)
 		load.client[i] = client_at(i, 17);
 	load_start(&load);
 	assert_true(fix_wait(f, load.by[0] > 100 && load.by[2] > 100, 20000));
-	redisFree(s->c[2]);
-	s->c[2] = NULL;
-	redis_kill(&s->node[2]);
+	redisFree(s->k.c[2]);
+	s->k.c[2] = NULL;
+	redis_kill(&s->k.node[2]);
 	began_ns = wait_now_ns();
 	n = load.failed;
 	by = load.by[0];

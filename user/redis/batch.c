@@ -361,10 +361,10 @@ static bool begins(const struct redisReply *r, const char *with)
 static const struct {
 	const char *begins;
 	enum weir_far_error kind;
-	const char *words; /* NULL: the server's */
+	const char *words; /* NULL: weir_redis_error_words */
 } errors[] = {
 	{"OOM", WEIR_FAR_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
-	{"LOADING", WEIR_FAR_ERROR_REPLY, "it is loading its data"},
+	{"LOADING", WEIR_FAR_ERROR_REPLY, NULL},
 	{"MASTERDOWN", WEIR_FAR_ERROR_REPLY, "it is a replica without its master"},
 	{"BUSY", WEIR_FAR_ERROR_REPLY, "it is busy with somebody's script"},
 	{"MISCONF", WEIR_FAR_ERROR_SCRIPT, "it cannot save, and refuses writes (MISCONF)"},
@@ -378,21 +378,41 @@ static const struct {
 	{"READONLY", WEIR_FAR_ERROR_REPLY, "it is a replica, no master"},
 };
 
+#define NOT_SERVED "CLUSTERDOWN Hash slot not served"
+/* The slot is nobody's; the node's others are not worse for it. */
+static void unserved(struct weir_redis_call *c)
+{
+	for (unsigned k = 0; k < c->n; k++)
+		if (c->part[k].item) {
+			weir_redis_topology_unserved(c->node->s->topology, c->part[k].item->slot);
+			weir_redis_count(&c->node->s->n.errors[WEIR_FAR_ERROR_CLUSTER], 1);
+		}
+	fail_call(c, -EIO);
+}
+
 static void call_failed(struct weir_redis_call *c, const struct redisReply *r)
 {
 	struct weir_redis_node *n = c->node;
 	enum weir_far_error kind = WEIR_FAR_ERROR_SCRIPT;
-	const char *words = r->str;
+	char buf[WEIR_REDIS_CAUSE_BYTES];
+	const char *words = weir_redis_error_words(r, buf, sizeof(buf));
+	bool cluster = n->s->url.kind == WEIR_REDIS_CLUSTER;
 	unsigned alive = 0;
 
 	for (size_t k = 0; k < ARRAY_LEN(errors); k++)
 		if (begins(r, errors[k].begins)) {
 			kind = errors[k].kind;
-			words = errors[k].words;
+			words = errors[k].words ? errors[k].words : words;
 			break;
 		}
+	if (cluster && (begins(r, "MOVED") || begins(r, "ASK")))
+		words = "it sends to a node whose address it does not say";
 	for (unsigned k = 0; k < c->n; k++)
 		alive += c->part[k].item != NULL;
+	if (cluster && begins(r, NOT_SERVED)) {
+		unserved(c);
+		return;
+	}
 	fail_call(c, -EIO);
 	weir_redis_node_failure(n, kind, alive, words);
 	if (begins(r, "READONLY") || begins(r, "NOAUTH")) {
@@ -436,7 +456,8 @@ static void take_error(struct weir_redis_call *c, const struct redisReply *r)
 		}
 	}
 	if (cluster && begins(r, "TRYAGAIN")) {
-		again(c, n, c->n && c->part[0].item && c->part[0].item->asking, false);
+		if (c->n != 1 || !c->part[0].item || !weir_redis_item_break_up(c->part[0].item))
+			again(c, n, c->n && c->part[0].item && c->part[0].item->asking, false);
 		return;
 	}
 	call_failed(c, r);

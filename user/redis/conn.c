@@ -165,18 +165,61 @@ static bool is_master(const struct redisReply *r)
 	       r->element[0]->type != REDIS_REPLY_STRING || !strcmp(r->element[0]->str, "master");
 }
 
-static void refused(struct weir_redis_conn *c, enum greeting g, const struct redisReply *r)
+static bool is_sentinel(const struct weir_redis_conn *c)
 {
-	if (begins(r, "WRONGPASS") || begins(r, "ERR invalid password"))
-		weir_redis_conn_fail(c, "user or password is wrong");
-	else if (begins(r, "NOAUTH"))
-		weir_redis_conn_fail(c, "a password is needed (store.password_file)");
-	else if (g == GREET_AUTH && begins(r, "ERR AUTH") && strstr(r->str, "without any password"))
-		weir_redis_conn_fail(c, "a password is configured here, but the server has none");
-	else if (begins(r, "NOPERM"))
-		weir_redis_conn_fail(c, "the user lacks a right: %s", r->str);
+	return c->plain && c->s->url.kind == WEIR_REDIS_SENTINEL;
+}
+
+const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size)
+{
+	const char *open = begins(r, "NOPERM") ? strchr(r->str, '\'') : NULL;
+	const char *close = open ? strchr(open + 1, '\'') : NULL;
+
+	if (begins(r, "LOADING"))
+		return "it is loading its data";
+	if (!begins(r, "NOPERM"))
+		return r->str;
+	if (close)
+		(void)snprintf(buf, size, "the user may not run %.*s (ACL)",
+			       (int)(close - open - 1), open + 1);
 	else
-		weir_redis_conn_fail(c, "%s", r->str);
+		(void)snprintf(buf, size, "the user lacks a right: %s", r->str);
+	return buf;
+}
+
+void weir_redis_conn_refused(struct weir_redis_conn *c, const struct redisReply *r)
+{
+	char words[WEIR_REDIS_CAUSE_BYTES];
+
+	if (!begins(r, "NOAUTH"))
+		weir_redis_conn_fail(c, "%s", weir_redis_error_words(r, words, sizeof(words)));
+	else if (is_sentinel(c))
+		weir_redis_conn_fail(
+			c, "this Sentinel needs a password (store.sentinel.password_file)");
+	else
+		weir_redis_conn_fail(c, "a password is needed (store.password_file)");
+}
+
+static bool has_no_password(const struct redisReply *r)
+{
+	return begins(r, "ERR AUTH") && strstr(r->str, "without any password");
+}
+
+/* An error to AUTH may repeat what was sent (an unknown command does): none of it is said. */
+static void login_refused(struct weir_redis_conn *c, const struct redisReply *r)
+{
+	if (has_no_password(r))
+		weir_redis_conn_fail(c, "a password is configured here, but the server has none");
+	else if (!begins(r, "WRONGPASS") && !begins(r, "ERR invalid password"))
+		weir_redis_conn_fail(c, "it does not take AUTH, and not because of the password");
+	else if (!is_sentinel(c))
+		weir_redis_conn_fail(c, "user or password is wrong");
+	else if (c->s->sentinel_password)
+		weir_redis_conn_fail(c,
+				     "this Sentinel's user or password is wrong (store.sentinel)");
+	else
+		weir_redis_conn_fail(c, "this Sentinel does not take the server's password "
+					"(store.sentinel.password_file)");
 }
 
 static void ready(struct weir_redis_conn *c)
@@ -197,19 +240,31 @@ static void greeted(struct redisAsyncContext *ac, void *reply, void *data)
 
 	if (!c || c->ac != ac || !r)
 		return; /* given up, or lost: down comes */
-	if (r->type == REDIS_REPLY_ERROR && g != GREET_INFO && g != GREET_ROLE && g != GREET_NAME) {
-		refused(c, g, r);
+	if (r->type == REDIS_REPLY_ERROR && begins(r, "NOAUTH")) {
+		if (is_sentinel(c) && !c->says_password && !c->s->sentinel_password &&
+		    c->s->password) {
+			c->says_password = true;
+			take_apart(c);
+			try_now(c);
+		} else {
+			weir_redis_conn_refused(c, r);
+		}
 		return;
 	}
-	if (r->type == REDIS_REPLY_ERROR && begins(r, "NOAUTH")) {
-		c->says_password = c->says_password || c->s->password;
-		refused(c, g, r);
+	/* Of several Sentinels some may have a password. */
+	if (r->type == REDIS_REPLY_ERROR && g == GREET_AUTH &&
+	    !(is_sentinel(c) && has_no_password(r))) {
+		login_refused(c, r);
+		return;
+	}
+	if (r->type == REDIS_REPLY_ERROR && (g == GREET_SELECT || g == GREET_LOAD)) {
+		weir_redis_conn_refused(c, r);
 		return;
 	}
 	if (g == GREET_INFO && !read_version(c, r))
 		return;
 	if (g == GREET_ROLE && c->want_master && !is_master(r)) {
-		weir_redis_conn_fail(c, "it is a %s, no master", r->element[0]->str);
+		weir_redis_conn_fail(c, "it is a replica, no master");
 		return;
 	}
 	if (g == GREET_LOAD) {
@@ -240,20 +295,32 @@ int weir_redis_conn_load(struct weir_redis_conn *c)
 	return SAY(c, GREET_LOAD, "SCRIPT", "LOAD", weir_redis_script);
 }
 
+/* A Sentinel may have a password of its own, the server's or none: the server's is told only to one that asks for it. */
+static int log_in(struct weir_redis_conn *c)
+{
+	const struct weir_redis *s = c->s;
+	const char *user = s->user, *password = s->password;
+
+	if (is_sentinel(c) && s->sentinel_password) {
+		user = s->sentinel_user;
+		password = s->sentinel_password;
+	} else if (is_sentinel(c) && !c->says_password) {
+		return 0;
+	}
+	if (!password)
+		return 0;
+	return user ? SAY(c, GREET_AUTH, "AUTH", user, password)
+		    : SAY(c, GREET_AUTH, "AUTH", password);
+}
+
 static int greet(struct weir_redis_conn *c)
 {
 	const struct weir_redis *s = c->s;
 	char db[12];
-	int r = 0;
+	int r;
 
 	c->replies_due = c->replies_seen = 0;
-	/* A Sentinel may have a password or none: it is told the server's if it wants one. */
-	if (c->plain && s->url.kind == WEIR_REDIS_SENTINEL && !c->says_password)
-		r = 0;
-	else if (s->password && s->user)
-		r = SAY(c, GREET_AUTH, "AUTH", s->user, s->password);
-	else if (s->password)
-		r = SAY(c, GREET_AUTH, "AUTH", s->password);
+	r = log_in(c);
 	if (r >= 0 && s->url.db && !c->plain) {
 		(void)snprintf(db, sizeof(db), "%u", s->url.db);
 		r = SAY(c, GREET_SELECT, "SELECT", db);
@@ -328,12 +395,18 @@ static void resolved(void *arg, int r, const struct weir_redis_addresses *a, con
 	dial(c);
 }
 
+/* Who is asked for the way is one of several: the next is better than to wait. */
+static __u64 connect_ns(const struct weir_redis_conn *c)
+{
+	return c->plain ? WEIR_REDIS_CONNECT_NS / 2 : WEIR_REDIS_CONNECT_NS;
+}
+
 static void try_now(struct weir_redis_conn *c)
 {
 	unsigned char number[sizeof(struct in6_addr)];
 	int r;
 
-	arm(c, WEIR_REDIS_CONNECT_NS);
+	arm(c, connect_ns(c));
 	c->state = WEIR_REDIS_CONN_RESOLVING;
 	if (!c->host[0]) {
 		dial(c);
@@ -366,7 +439,7 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
 		try_now(c);
 	else if (c->state != WEIR_REDIS_CONN_READY)
 		weir_redis_conn_fail(c, "%s took more than %llu s", doing[c->state],
-				     WEIR_REDIS_CONNECT_NS / 1000000000);
+				     connect_ns(c) / 1000000000);
 }
 
 void weir_redis_conn_open(struct weir_redis_conn *c, const char *host, __u16 port)

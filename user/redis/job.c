@@ -67,10 +67,12 @@ static void post(struct weir_redis_item *i, enum weir_redis_op op)
 	int r = -EHOSTDOWN;
 
 	i->op = (__u8)op;
-	if (n)
+	if (n) {
 		r = weir_redis_node_put(n, i);
-	else
-		weir_redis_count(&s->n.errors[WEIR_FAR_ERROR_CONNECT], 1);
+	} else {
+		weir_redis_count(&s->n.errors[WEIR_FAR_ERROR_CLUSTER], 1);
+		weir_redis_topology_doubt(s->topology, NULL);
+	}
 	if (r < 0)
 		weir_redis_job_item_done(i, r);
 }
@@ -336,6 +338,64 @@ int weir_redis_job_split(struct weir_redis_job *j)
 	for (unsigned i = 0; i < p->q.n; i++)
 		item_of_slot(j, weir_redis_layer_slot(&p->layer[i]))->all |= 1ull << i;
 	return 0;
+}
+
+/* All layers of @i but the first go to items of their own. */
+static void part_layers(struct weir_redis_job *j, struct weir_redis_item *i)
+{
+	__u64 layers = i->layers, rest = i->all & ~(layers & -layers);
+
+	i->layers = i->all = layers & -layers;
+	for (; rest; rest &= rest - 1)
+		j->item[j->n++] = (struct weir_redis_item){
+			.job = j,
+			.slot = i->slot,
+			.q = i->q,
+			.layers = layers & rest & -rest,
+			.all = rest & -rest,
+		};
+}
+
+/* Sends @i, and the items from @from on that were parted from it. */
+static void post_parted(struct weir_redis_job *j, struct weir_redis_item *i, unsigned from)
+{
+	enum weir_redis_op op = (enum weir_redis_op)i->op;
+
+	for (unsigned k = from; k < j->n; k++)
+		j->due += !!j->item[k].layers;
+	j->due++; /* one for this loop: answers may come from it */
+	post(i, op);
+	for (unsigned k = from; k < j->n; k++)
+		if (j->item[k].layers)
+			post(&j->item[k], op);
+	if (!--j->due)
+		job_next(j);
+}
+
+bool weir_redis_item_break_up(struct weir_redis_item *i)
+{
+	struct weir_redis_job *j = i->job;
+	unsigned from = j->n;
+	int r;
+
+	if (!(i->layers & (i->layers - 1)))
+		return false;
+	i->node = NULL;
+	i->call = NULL;
+	if (j->parted) {
+		part_layers(j, i);
+		post_parted(j, i, from);
+		return true;
+	}
+	r = weir_redis_job_split(j);
+	if (r < 0) {
+		weir_redis_job_answer(j, r);
+		return true;
+	}
+	j->item[0].layers = j->item[0].all;
+	part_layers(j, &j->item[0]);
+	weir_redis_job_go(j);
+	return true;
 }
 
 /* Sends what was parted or not. */

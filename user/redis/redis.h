@@ -52,6 +52,8 @@ bool weir_redis_limit_fits(const struct weir_store_limit *l);
 struct weir_redis_options {
 	const struct weir_redis_url *url; /* copied */
 	const char *user, *password;	  /* over the URL's; NULL: those of the URL */
+	const char *sentinel_user,
+		*sentinel_password; /* NULL: the server's, for a Sentinel that asks for one */
 	const char *tls_ca, *tls_cert, *tls_key;
 	const char *prefix; /* of every key */
 	__u64 timeout_ns; /* of one decision: connecting, waiting for its turn and the reply together */

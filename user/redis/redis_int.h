@@ -99,7 +99,7 @@ struct weir_redis_conn {
 	bool plain;	    /* for questions about the topology: no database, no script */
 	bool want_master;   /* ROLE must say so */
 	bool once;	    /* no further try after a failure */
-	bool says_password; /* a Sentinel wants one, it said */
+	bool says_password; /* a Sentinel wants one and has none of its own here */
 	char host[254];	    /* "": the socket of the URL */
 	__u16 port;
 
@@ -127,6 +127,10 @@ void weir_redis_conn_open(struct weir_redis_conn *c, const char *host, __u16 por
 /* Commands under way get a NULL reply; then down is called, if it was open, and the next try is made after the backoff. */
 void weir_redis_conn_fail(struct weir_redis_conn *c, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* The same, for an error of the server, in words that never hold a password. */
+void weir_redis_conn_refused(struct weir_redis_conn *c, const struct redisReply *r);
+/* What NOPERM and LOADING mean; any other error as it is. */
+const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size);
 /* The same without down and without a next try. */
 void weir_redis_conn_close(struct weir_redis_conn *c);
 /* host:port or the path. */
@@ -253,6 +257,8 @@ void weir_redis_node_free(struct weir_redis_node *n);
 int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i);
 void weir_redis_node_fail_waiting(struct weir_redis_node *n, int r);
 void weir_redis_node_send_probe(struct weir_redis_node *n);
+/* Nothing of it ran, and it has several keys of a slot that is being moved: its layers go one by one. False: it has one. */
+bool weir_redis_item_break_up(struct weir_redis_item *i);
 /* Nobody waits for it any more. Returns whether it was sent. */
 bool weir_redis_item_abandon(struct weir_redis_item *i);
 /* What waits goes to the nodes that have its slots now. */
@@ -322,9 +328,11 @@ void weir_redis_topology_free(struct weir_redis_topology *t);
 /* NULL: none is known (yet). */
 struct weir_redis_node *weir_redis_topology_node(struct weir_redis_topology *t, __u16 slot);
 void weir_redis_topology_tick(struct weir_redis_topology *t, __u64 now_ns);
-/* A node lost its connection, or says that it is no master: perhaps another one is now. */
+/* A node lost its connection, or says that it is no master: perhaps another one is now. NULL: a slot has none. */
 void weir_redis_topology_doubt(struct weir_redis_topology *t, struct weir_redis_node *n);
 void weir_redis_topology_up(struct weir_redis_topology *t, struct weir_redis_node *n);
+/* A node says that this slot is nobody's. */
+void weir_redis_topology_unserved(struct weir_redis_topology *t, __u16 slot);
 /* MOVED or ASK: "3999 10.0.0.5:6381". The node that it names; NULL: it makes no sense. */
 struct weir_redis_node *weir_redis_topology_redirect(struct weir_redis_topology *t,
 						     const char *words, bool moved,
@@ -338,7 +346,8 @@ struct weir_redis {
 	struct weir_redis_url url;
 	struct weir_redis_options o; /* strings of its own */
 	char *user, *password, *prefix;
-	char name[64]; /* CLIENT SETNAME */
+	char *sentinel_user, *sentinel_password; /* NULL: the server's if a Sentinel asks */
+	char name[64];				 /* CLIENT SETNAME */
 	struct weir_hi_tls *tls;
 	struct weir_redis_topology *topology;
 	struct weir_redis_node *nodes;
@@ -355,6 +364,7 @@ struct weir_redis {
 	bool flush_due, deadline_due;
 	__u64 turn_ns; /* when this turn's first decision came; while flush is due */
 	bool closing;
+	bool hole; /* of the Cluster's slots some have no node */
 
 	pthread_mutex_t lock; /* of shown */
 	struct weir_far_stats shown;
@@ -364,8 +374,8 @@ struct weir_redis {
 void weir_redis_flush_soon(struct weir_redis *s);
 /* A node's health has changed. */
 void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, const char *cause);
-/* Nodes came or went. */
-void weir_redis_map_changed(struct weir_redis *s);
+/* Nodes came or went. @hole: which slots have none; "": all have one. */
+void weir_redis_map_changed(struct weir_redis *s, const char *hole);
 void weir_redis_show_server(struct weir_redis *s, const char *text);
 void weir_redis_count(__u64 *counter, __u64 by);
 

@@ -190,7 +190,7 @@ static void tick(evutil_socket_t fd, short what, void *arg)
 /* The worst of the nodes in use. @n: whose health has changed; NULL: nodes came or went. */
 static void show_health(struct weir_redis *s, const struct weir_redis_node *n, const char *cause)
 {
-	enum weir_far_health worst = WEIR_FAR_HEALTHY, before;
+	enum weir_far_health worst = s->hole ? WEIR_FAR_DEGRADED : WEIR_FAR_HEALTHY, before;
 	char where[280] = "";
 	struct timespec t;
 
@@ -203,7 +203,8 @@ static void show_health(struct weir_redis *s, const struct weir_redis_node *n, c
 	s->shown.health = worst;
 	if (before != worst)
 		s->shown.since_s = t.tv_sec;
-	if (n && n->breaker.health != WEIR_FAR_HEALTHY && (before < worst || !s->shown.cause[0]))
+	if ((n ? n->breaker.health != WEIR_FAR_HEALTHY : s->hole) &&
+	    (before < worst || !s->shown.cause[0]))
 		(void)weir_str_copy(s->shown.cause, sizeof(s->shown.cause), cause);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (before == worst || s->closing)
@@ -222,9 +223,10 @@ void weir_redis_health_changed(struct weir_redis *s, struct weir_redis_node *n, 
 	show_health(s, n, cause);
 }
 
-void weir_redis_map_changed(struct weir_redis *s)
+void weir_redis_map_changed(struct weir_redis *s, const char *hole)
 {
-	show_health(s, NULL, "other nodes have the slots");
+	s->hole = hole[0];
+	show_health(s, NULL, s->hole ? hole : "other nodes have the slots");
 }
 
 void weir_redis_show_server(struct weir_redis *s, const char *text)
@@ -312,8 +314,12 @@ static void redis_free(struct weir_store *store)
 	weir_redis_url_done(&s->url);
 	if (s->password)
 		sodium_memzero(s->password, strlen(s->password));
+	if (s->sentinel_password)
+		sodium_memzero(s->sentinel_password, strlen(s->sentinel_password));
 	free(s->user);
 	free(s->password);
+	free(s->sentinel_user);
+	free(s->sentinel_password);
 	free(s->prefix);
 	(void)pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -345,11 +351,16 @@ static int set_up(struct weir_redis *s, const struct weir_redis_options *o, stru
 
 	r = r < 0 ? r : copy_or_none(o->user, s->url.user, &s->user);
 	r = r < 0 ? r : copy_or_none(o->password, s->url.password, &s->password);
+	r = r < 0 ? r : copy_or_none(o->sentinel_user, NULL, &s->sentinel_user);
+	r = r < 0 ? r : copy_or_none(o->sentinel_password, NULL, &s->sentinel_password);
 	r = r < 0 ? r : copy_or_none(o->prefix, "weir:", &s->prefix);
 	if (r < 0)
 		return r;
 	if (s->user && !s->password)
 		return weir_error_set(e, -EINVAL, "a user (%s) needs a password", s->user);
+	if (s->sentinel_user && !s->sentinel_password)
+		return weir_error_set(e, -EINVAL, "sentinel: a user (%s) needs a password",
+				      s->sentinel_user);
 	if (s->url.tls) {
 		r = weir_hi_tls_new(o, &s->tls, e);
 		if (r < 0)

@@ -13,6 +13,7 @@
 #define ASK_EVERY_NS 1000000000ull  /* Sentinels: a master may change without a lost connection */
 #define MAP_EVERY_NS 15000000000ull /* a Cluster says MOVED by itself */
 #define SOON_NS	     50000000ull    /* doubts in a row are one */
+#define BETTER_NS    1000000000ull  /* who could not end a doubt in this time is left for another */
 
 struct weir_redis_topology {
 	struct weir_redis *s;
@@ -21,8 +22,9 @@ struct weir_redis_topology {
 	struct weir_redis_conn ask;
 	unsigned at, misses; /* who is asked; how many in a row did not answer */
 	bool waiting, doubt, mapped;
+	bool hole; /* a slot has no node */
 	__u64 asked_ns;
-	char cause[WEIR_REDIS_CAUSE_BYTES];
+	__u64 doubt_ns; /* since when the one who is asked could have ended it */
 };
 
 static void ask_now(struct weir_redis_topology *t);
@@ -61,14 +63,24 @@ static void ask_up(void *arg)
 	ask_now(arg);
 }
 
+/* It answers, but does not know better: a Sentinel or a node that is cut off from the others tells the same for ever. */
+static void ask_another(struct weir_redis_topology *t)
+{
+	weir_redis_conn_close(&t->ask);
+	t->waiting = false;
+	t->at++;
+	t->doubt_ns = 0;
+	open_ask(t);
+}
+
 /* The next one at once, until all were tried; then with the next tick. */
 static void ask_down(void *arg, const char *cause)
 {
 	struct weir_redis_topology *t = arg;
 
 	t->waiting = false;
-	(void)weir_str_copy(t->cause, sizeof(t->cause), cause);
 	t->at++;
+	t->doubt_ns = 0;
 	if (t->s->closing)
 		return;
 	if (++t->misses < asked_max(t)) {
@@ -103,9 +115,13 @@ static void take_master(struct weir_redis_topology *t, const struct redisReply *
 {
 	__u16 port;
 
-	if (r->type == REDIS_REPLY_NIL || r->type == REDIS_REPLY_ERROR) {
+	if (r->type == REDIS_REPLY_NIL) {
 		weir_redis_conn_fail(&t->ask, "this Sentinel knows no master '%.40s'",
 				     t->s->url.master);
+		return;
+	}
+	if (r->type == REDIS_REPLY_ERROR) {
+		weir_redis_conn_refused(&t->ask, r);
 		return;
 	}
 	if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !is_text(r->element[0]) ||
@@ -114,8 +130,8 @@ static void take_master(struct weir_redis_topology *t, const struct redisReply *
 		return;
 	}
 	t->misses = 0;
-	t->doubt = false;
 	weir_redis_conn_open(&t->one->conn, r->element[0]->str, port);
+	t->doubt = t->one->conn.state != WEIR_REDIS_CONN_READY; /* until it is up */
 }
 
 /* --- Cluster ----------------------------------------------------------------------------------------------------- */
@@ -136,11 +152,27 @@ static struct weir_redis_node *find_node(struct weir_redis_topology *t, const ch
 	return n;
 }
 
+/* The address of [endpoint, port, id, [name, value, …]]. A node that does not know its own is the one that was asked; one
+ * that should have announced a name and has none ("?") says its address beside it.
+ */
+static const char *host_of(const struct weir_redis_topology *t, const struct redisReply *who)
+{
+	const struct redisReply *more = who->elements > 3 ? who->element[3] : NULL;
+
+	if (is_text(who->element[0]) && strcmp(who->element[0]->str, "?"))
+		return who->element[0]->str;
+	for (size_t i = 0; more && more->type == REDIS_REPLY_ARRAY && i + 1 < more->elements;
+	     i += 2)
+		if (is_text(more->element[i]) && is_text(more->element[i + 1]) &&
+		    !strcmp(more->element[i]->str, "ip"))
+			return more->element[i + 1]->str;
+	return t->ask.host;
+}
+
 /* One line of CLUSTER SLOTS: first, last, [host, port, …], replicas. */
-static bool take_range(struct weir_redis_topology *t, const struct redisReply *r)
+static bool is_range(const struct redisReply *r)
 {
 	const struct redisReply *who;
-	struct weir_redis_node *n;
 	__u16 port;
 
 	if (r->type != REDIS_REPLY_ARRAY || r->elements < 3 ||
@@ -149,39 +181,86 @@ static bool take_range(struct weir_redis_topology *t, const struct redisReply *r
 	    r->element[1]->integer >= WEIR_REDIS_SLOTS)
 		return false;
 	who = r->element[2];
-	if (who->type != REDIS_REPLY_ARRAY || who->elements < 2 ||
-	    !read_port(who->element[1], &port))
-		return false;
-	/* A node that does not know its own address is the one that was asked. */
-	n = find_node(t, is_text(who->element[0]) ? who->element[0]->str : t->ask.host, port);
+	return who->type == REDIS_REPLY_ARRAY && who->elements >= 2 &&
+	       read_port(who->element[1], &port);
+}
+
+/* No memory: the slots are a hole until the map is read again. */
+static void take_range(struct weir_redis_topology *t, const struct redisReply *r)
+{
+	const struct redisReply *who = r->element[2];
+	struct weir_redis_node *n;
+	__u16 port;
+
+	if (!read_port(who->element[1], &port))
+		return;
+	n = find_node(t, host_of(t, who), port);
 	if (!n)
-		return false;
+		return;
 	if (!n->in_map)
 		n->a_slot = (__u16)r->element[0]->integer;
 	n->in_map = true;
 	for (long long slot = r->element[0]->integer; slot <= r->element[1]->integer; slot++)
 		t->map[slot] = n;
-	return true;
+}
+
+/* The first slots that no node has; "" if all have one. */
+static void find_hole(const struct weir_redis_topology *t, char *ret, size_t size)
+{
+	unsigned from = 0, to;
+
+	ret[0] = '\0';
+	while (from < WEIR_REDIS_SLOTS && t->map[from])
+		from++;
+	for (to = from; to < WEIR_REDIS_SLOTS && !t->map[to]; to++)
+		;
+	if (from < to)
+		(void)snprintf(ret, size,
+			       "no node of the cluster has slots %u to %u: requests there are "
+			       "on_store_failure's",
+			       from, to - 1);
+}
+
+static void look_for_holes(struct weir_redis_topology *t)
+{
+	char hole[WEIR_REDIS_CAUSE_BYTES];
+
+	find_hole(t, hole, sizeof(hole));
+	t->hole = hole[0];
+	weir_redis_map_changed(t->s, hole);
+}
+
+void weir_redis_topology_unserved(struct weir_redis_topology *t, __u16 slot)
+{
+	if (t->map && t->mapped && t->map[slot]) {
+		t->map[slot] = NULL;
+		look_for_holes(t);
+	}
 }
 
 static void take_map(struct weir_redis_topology *t, const struct redisReply *r)
 {
 	bool good = r->type == REDIS_REPLY_ARRAY && r->elements;
 
+	if (r->type == REDIS_REPLY_ERROR) {
+		weir_redis_conn_refused(&t->ask, r);
+		return;
+	}
 	if (!good) {
-		weir_redis_conn_fail(&t->ask, "%s",
-				     r->type == REDIS_REPLY_ERROR ? r->str : "it has no slots");
+		weir_redis_conn_fail(&t->ask, "it has no slots");
+		return;
+	}
+	for (size_t i = 0; i < r->elements; i++)
+		good = good && is_range(r->element[i]);
+	if (!good) { /* what was known stays */
+		weir_redis_conn_fail(&t->ask, "its map of slots makes no sense");
 		return;
 	}
 	for (struct weir_redis_node *n = t->s->nodes; n; n = n->next)
 		n->in_map = false;
 	memset(t->map, 0, WEIR_REDIS_SLOTS * sizeof(*t->map));
 	for (size_t i = 0; i < r->elements; i++)
-		good = take_range(t, r->element[i]) && good;
-	if (!good) {
-		weir_redis_conn_fail(&t->ask, "its map of slots makes no sense");
-		return;
-	}
+		take_range(t, r->element[i]);
 	t->misses = 0;
 	t->doubt = false;
 	t->mapped = true;
@@ -192,7 +271,7 @@ static void take_map(struct weir_redis_topology *t, const struct redisReply *r)
 			t->doubt = true; /* who was asked may not know better yet */
 	}
 	weir_redis_flush_soon(t->s);
-	weir_redis_map_changed(t->s);
+	look_for_holes(t);
 }
 
 /* Nodes that have no slot and nothing to do. */
@@ -225,7 +304,7 @@ static bool read_redirect(const char *words, struct weir_redis_node *from, __u16
 	    weir_str_u64(colon + 1, 65535, &port) < 0 || !port)
 		return false;
 	n = (size_t)(colon - blank - 1);
-	if (n >= size)
+	if (n >= size || (n == 1 && blank[1] == '?'))
 		return false;
 	if (n)
 		(void)snprintf(ret_host, size, "%.*s", (int)n, blank + 1);
@@ -244,8 +323,12 @@ struct weir_redis_node *weir_redis_topology_redirect(struct weir_redis_topology 
 	__u16 slot, port;
 	char host[254];
 
-	if (!t->map || !read_redirect(words, from, &slot, host, sizeof(host), &port))
+	if (!t->map)
 		return NULL;
+	if (!read_redirect(words, from, &slot, host, sizeof(host), &port)) {
+		weir_redis_topology_doubt(t, from); /* the map has addresses where names lack */
+		return NULL;
+	}
 	n = find_node(t, host, port);
 	if (n && moved) {
 		t->map[slot] = n;
@@ -293,16 +376,16 @@ void weir_redis_topology_doubt(struct weir_redis_topology *t, struct weir_redis_
 		return;
 	t->doubt = true;
 	/* Who is down itself cannot say who is up. */
-	if (t->map && n->conn.state != WEIR_REDIS_CONN_READY && t->ask.port == n->conn.port &&
+	if (t->map && n && n->conn.state != WEIR_REDIS_CONN_READY && t->ask.port == n->conn.port &&
 	    !strcmp(t->ask.host, n->conn.host) && t->ask.state == WEIR_REDIS_CONN_READY)
 		return; /* its own down follows */
-	if (weir_redis_now_ns() - t->asked_ns > SOON_NS)
+	if (n && weir_redis_now_ns() - t->asked_ns > SOON_NS)
 		ask_now(t);
 }
 
 void weir_redis_topology_tick(struct weir_redis_topology *t, __u64 now_ns)
 {
-	__u64 every_ns = t->map ? MAP_EVERY_NS : ASK_EVERY_NS;
+	__u64 every_ns = t->map && !t->hole ? MAP_EVERY_NS : ASK_EVERY_NS;
 
 	if (t->s->url.kind == WEIR_REDIS_ONE)
 		return;
@@ -314,9 +397,15 @@ void weir_redis_topology_tick(struct weir_redis_topology *t, __u64 now_ns)
 	} else if (t->waiting && now_ns - t->asked_ns > t->s->o.probe_ns) {
 		weir_redis_conn_fail(&t->ask, "no reply for %llu ms",
 				     (now_ns - t->asked_ns) / 1000000);
+	} else if (t->doubt && t->doubt_ns && now_ns - t->doubt_ns > BETTER_NS) {
+		ask_another(t);
 	} else if (t->doubt || now_ns - t->asked_ns > every_ns) {
+		if (t->doubt && !t->doubt_ns)
+			t->doubt_ns = now_ns;
 		ask_now(t);
 	}
+	if (!t->doubt)
+		t->doubt_ns = 0;
 }
 
 /* --- what the store sees ------------------------------------------------------------------------------------------ */
@@ -339,6 +428,8 @@ void weir_redis_topology_up(struct weir_redis_topology *t, struct weir_redis_nod
 {
 	char where[280], text[360];
 
+	if (n == t->one)
+		t->doubt = false;
 	(void)snprintf(text, sizeof(text), "%s%s%s%s",
 		       weir_redis_conn_where(&n->conn, where, sizeof(where)),
 		       n->conn.version[0] ? ", " : "", n->conn.version, words_of(t->s->url.kind));
