@@ -24,6 +24,7 @@ static const char everything[] =
 	"  url: redis+sentinel://10.0.0.5,10.0.0.6/mymaster\n"
 	"  user: weir\n"
 	"  password_file: /etc/weir/redis.pass\n"
+	"  sentinel: {user: watcher, password_file: /etc/weir/sentinel.pass}\n"
 	"  prefix: \"w:\"\n"
 	"  key_secret_file: /etc/weir/fleet.key\n"
 	"  timeout: 4ms\n"
@@ -42,6 +43,8 @@ static void every_setting_of_the_store(void **state)
 	assert_string_equal(s->url, "redis+sentinel://10.0.0.5,10.0.0.6/mymaster");
 	assert_string_equal(s->user, "weir");
 	assert_string_equal(s->password_file, "/etc/weir/redis.pass");
+	assert_string_equal(s->sentinel_user, "watcher");
+	assert_string_equal(s->sentinel_password_file, "/etc/weir/sentinel.pass");
 	assert_string_equal(s->prefix, "w:");
 	assert_string_equal(s->key_secret_file, "/etc/weir/fleet.key");
 	assert_true(s->timeout_ns == 4 * MS && s->breaker_errors == 10);
@@ -110,6 +113,10 @@ static void mistakes_about_the_store(void **state)
 		       "budget: a check has 3ms in all and the store may take 5ms");
 	expect_problem("store: {url: redis://a, tls: {ca: /x}}\n", 1, 1, 30, "rediss://");
 	expect_problem("store: {url: redis://a, user: two words}\n", 1, 1, 31, "one word");
+	expect_problem("store: {url: redis://a, sentinel: {user: x}}\n", 1, 1, 35,
+		       "url names no Sentinels (redis+sentinel://host,…/MASTER)");
+	expect_problem("store: {url: redis+sentinel://a/m, sentinel: {user: x}}\n", 0, 1, 46,
+		       "no password for user is here");
 	expect_problem("store: {url: redis://a, prefix: \"a*\"}\n", 1, 1, 33, "cannot begin keys");
 	expect_problem("store: {url: redis://a, batch: 0}\n", 1, 1, 32, "out of range");
 	expect_problem("store: {url: redis://a, breaker: {errors: 0}}\n", 1, 1, 43, "out of range");
@@ -172,7 +179,7 @@ static void which_password_counts(void **state)
 {
 	char path[] = "/tmp/weir-pass-XXXXXX", text[256];
 	_cleanup_(weir_conf_freep) struct weir_conf *c = NULL, *d = NULL;
-	_cleanup_free_ char *a = NULL, *b = NULL, *none = NULL, *bad = NULL;
+	_cleanup_free_ char *a = NULL, *b = NULL, *none = NULL, *bad = NULL, *sentinels = NULL;
 	struct weir_error e = {""};
 	int fd = mkstemp(path);
 
@@ -189,6 +196,12 @@ static void which_password_counts(void **state)
 	assert_int_equal(unsetenv("WEIR_STORE_PASSWORD"), 0);
 	assert_int_equal(weir_conf_store_password(&d->store, &none, &e), 0);
 	assert_null(none);
+	assert_int_equal(weir_conf_sentinel_password(&c->store, &none, &e), 0);
+	assert_null(none);
+	assert_int_equal(setenv("WEIR_STORE_SENTINEL_PASSWORD", "theirs", 1), 0);
+	assert_int_equal(weir_conf_sentinel_password(&c->store, &sentinels, &e), 0);
+	assert_string_equal(sentinels, "theirs");
+	assert_int_equal(unsetenv("WEIR_STORE_SENTINEL_PASSWORD"), 0);
 	assert_int_equal(ftruncate(fd, 0), 0);
 	assert_int_equal(weir_conf_store_password(&c->store, &bad, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "must hold the password alone"));

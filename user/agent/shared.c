@@ -13,7 +13,7 @@
 struct weir_shared {
 	struct weir_redis_url url;
 	struct weir_redis_options o;
-	char *user, *password, *ca, *cert, *key, *prefix;
+	char *user, *password, *sentinel_user, *sentinel_password, *ca, *cert, *key, *prefix;
 	bool has_secret;
 	unsigned char secret[WEIR_KEY_SECRET];
 	unsigned made;
@@ -27,9 +27,13 @@ void weir_shared_free(struct weir_shared *s)
 	weir_redis_url_done(&s->url);
 	if (s->password)
 		sodium_memzero(s->password, strlen(s->password));
+	if (s->sentinel_password)
+		sodium_memzero(s->sentinel_password, strlen(s->sentinel_password));
 	sodium_memzero(s->secret, sizeof(s->secret));
 	free(s->user);
 	free(s->password);
+	free(s->sentinel_user);
+	free(s->sentinel_password);
 	free(s->ca);
 	free(s->cert);
 	free(s->key);
@@ -75,19 +79,23 @@ static int fill(struct weir_shared *s, const struct weir_conf_store *c, struct w
 
 	if (r >= 0)
 		r = weir_conf_store_password(c, &s->password, e);
+	if (r >= 0)
+		r = weir_conf_sentinel_password(c, &s->sentinel_password, e);
 	if (r >= 0 && c->key_secret_file)
 		r = read_secret(c->key_secret_file, s->secret, e);
 	if (r < 0)
 		return r;
 	s->has_secret = c->key_secret_file;
-	if (copy(c->user, &s->user) < 0 || copy(c->tls_ca, &s->ca) < 0 ||
-	    copy(c->tls_cert, &s->cert) < 0 || copy(c->tls_key, &s->key) < 0 ||
-	    copy(c->prefix, &s->prefix) < 0)
+	if (copy(c->user, &s->user) < 0 || copy(c->sentinel_user, &s->sentinel_user) < 0 ||
+	    copy(c->tls_ca, &s->ca) < 0 || copy(c->tls_cert, &s->cert) < 0 ||
+	    copy(c->tls_key, &s->key) < 0 || copy(c->prefix, &s->prefix) < 0)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	s->o = (struct weir_redis_options){
 		.url = &s->url,
 		.user = s->user,
 		.password = s->password,
+		.sentinel_user = s->sentinel_user,
+		.sentinel_password = s->sentinel_password,
 		.tls_ca = s->ca,
 		.tls_cert = s->cert,
 		.tls_key = s->key,

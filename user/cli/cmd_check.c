@@ -207,6 +207,7 @@ static size_t check_requests(const struct weir_conf *c, const char *name)
 	const struct {
 		const char *key, *path;
 	} file[] = {{"store.password_file", c->store.password_file},
+		    {"store.sentinel.password_file", c->store.sentinel_password_file},
 		    {"store.key_secret_file", c->store.key_secret_file},
 		    {"store.tls.ca", c->store.tls_ca},
 		    {"store.tls.cert", c->store.tls_cert},

@@ -12,6 +12,7 @@
 
 #define PASSWORD_MAX_BYTES 512
 #define PASSWORD_VARIABLE  "WEIR_STORE_PASSWORD"
+#define SENTINEL_VARIABLE  "WEIR_STORE_SENTINEL_PASSWORD"
 
 const char *const weir_words_limits_from[] = {"file", "store", NULL};
 
@@ -25,8 +26,9 @@ static const yaml_node_t *at(const struct weir_reader *r, const char *section, c
 /* Settings of a shared store beside `url: embedded`. */
 static void warn_idle(const struct weir_reader *r)
 {
-	static const char *const keys[] = {"user",    "password_file", "tls",	"key_secret_file",
-					   "timeout", "breaker",       "batch", "local_share",
+	static const char *const keys[] = {"user",    "password_file",	 "sentinel",
+					   "tls",     "key_secret_file", "timeout",
+					   "breaker", "batch",		 "local_share",
 					   "fleet"};
 
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
@@ -67,6 +69,23 @@ static void check_password(const struct weir_reader *r, const struct weir_conf_s
 				 " in the agent's environment)");
 }
 
+static void check_sentinel(const struct weir_reader *r, const struct weir_conf_store *s,
+			   const struct weir_redis_url *u)
+{
+	const yaml_node_t *where = at(r, "store", "sentinel");
+
+	if (!weir_reader_top_has(r, "store", "sentinel"))
+		return;
+	if (u->kind != WEIR_REDIS_SENTINEL)
+		weir_reader_error(
+			r, where,
+			"sentinel: url names no Sentinels (redis+sentinel://host,…/MASTER)");
+	else if (s->sentinel_user && !s->sentinel_password_file && !getenv(SENTINEL_VARIABLE))
+		weir_reader_warn(r, where,
+				 "sentinel: no password for user is here (password_file, "
+				 "or " SENTINEL_VARIABLE " in the agent's environment)");
+}
+
 void weir_store_finish(struct weir_reader *r, struct weir_conf *c)
 {
 	struct weir_conf_store *s = &c->store;
@@ -83,6 +102,7 @@ void weir_store_finish(struct weir_reader *r, struct weir_conf *c)
 		return; /* it was right a moment ago: no memory */
 	check_tls(r, s, &u);
 	check_password(r, s, &u);
+	check_sentinel(r, s, &u);
 	weir_redis_url_done(&u);
 	if (s->timeout_ns > c->request.budget_ns && !weir_reader_top_wrong(r, "store", "timeout") &&
 	    !weir_reader_top_wrong(r, "http", "budget"))
@@ -169,7 +189,7 @@ void weir_limit_check_lease(const struct weir_reader *r, const struct weir_conf_
 
 /* --- for the agent ---- */
 
-static int read_password(const char *path, char **ret, struct weir_error *e)
+static int read_password(const char *key, const char *path, char **ret, struct weir_error *e)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char buf[PASSWORD_MAX_BYTES + 2];
@@ -177,8 +197,7 @@ static int read_password(const char *path, char **ret, struct weir_error *e)
 	int r;
 
 	if (n < 0)
-		return weir_error_set(e, -errno, "store.password_file %s: %s", path,
-				      strerror(errno));
+		return weir_error_set(e, -errno, "%s %s: %s", key, path, strerror(errno));
 	while (n && (buf[n - 1] == '\n' || buf[n - 1] == '\r'))
 		n--;
 	buf[n] = '\0';
@@ -189,25 +208,35 @@ static int read_password(const char *path, char **ret, struct weir_error *e)
 	}
 	explicit_bzero(buf, sizeof(buf));
 	return r == -EINVAL
-		       ? weir_error_set(e, r,
-					"store.password_file %s must hold the password alone, 1 "
-					"to %d bytes",
-					path, PASSWORD_MAX_BYTES)
+		       ? weir_error_set(e, r, "%s %s must hold the password alone, 1 to %d bytes",
+					key, path, PASSWORD_MAX_BYTES)
 	       : r < 0 ? weir_error_set(e, r, "out of memory")
 		       : 0;
 }
 
-int weir_conf_store_password(const struct weir_conf_store *s, char **ret, struct weir_error *e)
+/* That of the file, else of the environment; NULL: there is none. */
+static int find_password(const char *key, const char *path, const char *variable, char **ret,
+			 struct weir_error *e)
 {
-	const char *variable = getenv(PASSWORD_VARIABLE);
-
 	*ret = NULL;
-	if (s->password_file)
-		return read_password(s->password_file, ret, e);
+	if (path)
+		return read_password(key, path, ret, e);
 	if (!variable || !*variable)
 		return 0;
 	*ret = strdup(variable);
 	return *ret ? 0 : weir_error_set(e, -ENOMEM, "out of memory");
+}
+
+int weir_conf_store_password(const struct weir_conf_store *s, char **ret, struct weir_error *e)
+{
+	return find_password("store.password_file", s->password_file, getenv(PASSWORD_VARIABLE),
+			     ret, e);
+}
+
+int weir_conf_sentinel_password(const struct weir_conf_store *s, char **ret, struct weir_error *e)
+{
+	return find_password("store.sentinel.password_file", s->sentinel_password_file,
+			     getenv(SENTINEL_VARIABLE), ret, e);
 }
 
 const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, size_t n)
@@ -229,9 +258,11 @@ static bool same_text(const char *a, const char *b)
 bool weir_conf_store_same(const struct weir_conf_store *a, const struct weir_conf_store *b)
 {
 	return same_text(a->url, b->url) && same_text(a->user, b->user) &&
-	       same_text(a->password_file, b->password_file) && same_text(a->tls_ca, b->tls_ca) &&
-	       same_text(a->tls_cert, b->tls_cert) && same_text(a->tls_key, b->tls_key) &&
-	       same_text(a->prefix, b->prefix) &&
+	       same_text(a->password_file, b->password_file) &&
+	       same_text(a->sentinel_user, b->sentinel_user) &&
+	       same_text(a->sentinel_password_file, b->sentinel_password_file) &&
+	       same_text(a->tls_ca, b->tls_ca) && same_text(a->tls_cert, b->tls_cert) &&
+	       same_text(a->tls_key, b->tls_key) && same_text(a->prefix, b->prefix) &&
 	       same_text(a->key_secret_file, b->key_secret_file) &&
 	       a->timeout_ns == b->timeout_ns && a->breaker_errors == b->breaker_errors &&
 	       a->breaker_within_ns == b->breaker_within_ns &&
@@ -245,6 +276,8 @@ void weir_conf_store_done(struct weir_conf_store *s)
 	free(s->url);
 	free(s->user);
 	free(s->password_file);
+	free(s->sentinel_user);
+	free(s->sentinel_password_file);
 	free(s->tls_ca);
 	free(s->tls_cert);
 	free(s->tls_key);

@@ -184,6 +184,8 @@ int weir_conf_edit_limit(const char *text, size_t n, const char *name, const cha
  * in url, if there is one. A sentence on error.
  */
 int weir_conf_store_password(const struct weir_conf_store *s, char **ret, struct weir_error *e);
+/* The same of its Sentinels: that of sentinel.password_file, else WEIR_STORE_SENTINEL_PASSWORD; NULL: none of their own. */
+int weir_conf_sentinel_password(const struct weir_conf_store *s, char **ret, struct weir_error *e);
 /* Its address for people: without user and password. */
 const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, size_t n);
 /* Would the same connections be made? */

@@ -15,6 +15,8 @@ struct weir_conf_store {
 	int line;
 	char *user;	     /* NULL: the URL's */
 	char *password_file; /* NULL: WEIR_STORE_PASSWORD of the environment, else the URL's */
+	char *sentinel_user;
+	char *sentinel_password_file; /* NULL: WEIR_STORE_SENTINEL_PASSWORD, else the server's if it asks */
 	char *tls_ca, *tls_cert, *tls_key;
 	char *prefix;	       /* "weir:" */
 	char *key_secret_file; /* NULL: the fleet's, made once in the store */

@@ -57,6 +57,8 @@ static const struct {
 	{"suspicious.limit", "{key: ip, rate: 1/s}"},
 	{"store.user", "weir"},
 	{"store.password_file", "/etc/weir/redis.pass"},
+	{"store.sentinel.user", "weir"},
+	{"store.sentinel.password_file", "/etc/weir/sentinel.pass"},
 	{"store.tls.ca", "/etc/weir/ca.pem"},
 	{"store.tls.cert", "/etc/weir/client.pem"},
 	{"store.tls.key", "/etc/weir/client.key"},

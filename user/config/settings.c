@@ -192,6 +192,11 @@ const struct weir_setting weir_settings[] = {
 	SET("store.user", STORE_USER, C(store.user), .type = "user", .help = "of Redis; over the one in url"),
 	SET("store.password_file", PATH, C(store.password_file), .type = "file", .max = 4095,
 	    .help = "holds the password; if absent WEIR_STORE_PASSWORD of the agent's environment, else the one in url"),
+	SECTION("store.sentinel", "with redis+sentinel://, where Sentinels have another login than the master"),
+	SET("store.sentinel.user", STORE_USER, C(store.sentinel_user), .type = "user", .help = "of the Sentinels"),
+	SET("store.sentinel.password_file", PATH, C(store.sentinel_password_file), .type = "file", .max = 4095,
+	    .help = "holds their password; if absent WEIR_STORE_SENTINEL_PASSWORD of the agent's environment, else the "
+		    "master's, for a Sentinel that asks for one"),
 	SECTION("store.tls", "with rediss://"),
 	SET("store.tls.ca", PATH, C(store.tls_ca), .type = "file", .max = 4095,
 	    .help = "who signs the server's certificate; those that the system trusts if absent"),
