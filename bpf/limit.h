@@ -227,7 +227,11 @@ static __always_inline __u32 judge_words(const struct charge *k, const struct we
 		r = charge_limit(k, l, words, n, v6);
 		count_limit(k, l, r);
 		if (r == LIMIT_OVER && !(l->flags & WEIR_LIMIT_MONITOR))
-			return JUDGED(k->shared ? WEIR_DROP_SHARED : WEIR_DROP_LIMIT, l->stat);
+			return JUDGED(k->shared ? WEIR_DROP_SHARED
+				      : group->flags & WEIR_GROUP_DESTINATION
+					      ? WEIR_DROP_DESTINATION
+					      : WEIR_DROP_LIMIT,
+				      l->stat);
 	}
 	return 0;
 }

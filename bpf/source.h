@@ -80,7 +80,7 @@ static __always_inline void idle_params(struct weir_policy *pol, struct weir_gro
 		ret->word[i].lo = weir_ticks(now_ns, g->idle[i].mult, g->idle[i].shift) + 1;
 		ret->word[i].range = g->idle[i].range;
 	}
-	if (g->windows)
+	if (g->flags & WEIR_GROUP_WINDOWS)
 		idle_windows(pol, g, now_ns, ret);
 }
 
@@ -256,11 +256,18 @@ static __always_inline __u32 *spill_words(struct charge *k, __u32 index, bool v6
 	return !s ? NULL : v6 ? s->word : &s->word[1]; /* pairs are aligned as in a slot */
 }
 
+/* Whose state the group's slots hold. */
+static __always_inline const union weir_addr *owner_of(const struct weir_group *group,
+						       const struct weir_pkt *p)
+{
+	return group->flags & WEIR_GROUP_DESTINATION ? &p->dst : &p->src;
+}
+
 /* Judges the limits of IPv4 group @g. Returns 0 to go on, or JUDGED(). */
 static __always_inline __u32 judge_group4(struct charge *k, __u32 g, __u32 matched)
 {
 	struct weir_group *group = &k->pol->group4[g & (WEIR_GROUPS_MAX - 1)];
-	__be32 addr = k->pkt->src.word[0], tag = weir_tag4(addr, group->prefix_len);
+	__be32 addr = owner_of(group, k->pkt)->word[0], tag = weir_tag4(addr, group->prefix_len);
 	struct idle_words idle = {};
 	struct weir_meta *m = seeds();
 	struct weir_bucket4 *b;
@@ -293,7 +300,7 @@ static __always_inline __u32 judge_group4(struct charge *k, __u32 g, __u32 match
 static __always_inline __u32 judge_group6(struct charge *k, __u32 g, __u32 matched)
 {
 	struct weir_group *group = &k->pol->group6[g & (WEIR_GROUPS_MAX - 1)];
-	const union weir_addr *addr = &k->pkt->src;
+	const union weir_addr *addr = owner_of(group, k->pkt);
 	struct idle_words idle = {};
 	struct weir_meta *m = seeds();
 	struct weir_bucket6 *b;

@@ -88,12 +88,12 @@ static __always_inline struct weir_idle weir_idle_of(const struct weir_limit *l,
 	return i;
 }
 
-/* Fills @g->idle and @g->windows from owner, role and the policy's limits. For who makes a policy. */
+/* Fills @g->idle and the flag of windows from owner, role and the policy's limits. For who makes a policy. */
 static __always_inline void weir_group_prepare(const struct weir_limit *limit, struct weir_group *g)
 {
 	int i;
 
-	g->windows = 0;
+	g->flags &= (__u8)~WEIR_GROUP_WINDOWS;
 	for (i = 0; i < WEIR_WORDS6; i++) {
 		const struct weir_limit *l = &limit[g->owner[i] & (WEIR_LIMITS_MAX - 1)];
 		struct weir_idle_word *w = &g->idle[i];
@@ -111,7 +111,7 @@ static __always_inline void weir_group_prepare(const struct weir_limit *limit, s
 			w->shift = l->shift;
 			w->range = 2 * l->burst;
 		} else if (g->role[i] != WEIR_WORD_FREE) {
-			g->windows = 1;
+			g->flags |= WEIR_GROUP_WINDOWS;
 		}
 	}
 }

@@ -35,7 +35,7 @@ struct weir_meta {
 };
 WEIR_ABI_SIZE(struct weir_meta, 32);
 
-/* --- per-source state ------------------------------------------------------------------------------------------- */
+/* --- state per source and destination ------------------------------------------------------------------------------------------- */
 
 /* addr 0 = never used. Claimed by compare-and-swap on addr. A zero word is idle at every age of the clock. */
 struct weir_slot4 {
@@ -167,8 +167,15 @@ struct weir_net_key {
 WEIR_ABI_SIZE(struct weir_net_key, 20);
 /* value: __u32 mask of limits that name exactly this prefix */
 
+/* Whose state a limit keeps. */
+enum weir_keeps {
+	WEIR_KEEPS_SOURCE,
+	WEIR_KEEPS_FLEET, /* no limit: only counts what the one of this name lets through (WEIR_LIMIT_FLEET) */
+	WEIR_KEEPS_DESTINATION,
+};
+
 /* Who owns a counter index (weir_limit.stat). Kept so that a later agent, and people, know which limit it was: state
- * and counters belong to name + algorithm + unit + prefix lengths + window, not to a position.
+ * and counters belong to name + algorithm + unit + whose + prefix lengths + window, not to a position.
  */
 #define WEIR_NAME_MAX 32 /* with its NUL */
 struct weir_limit_name {
@@ -181,7 +188,7 @@ struct weir_limit_name {
 	__u8 live;  /* 1 = in the policy in force, at position `limit` */
 	__u8 limit; /* of one that has gone (live 0): for how many policies, at most 255 */
 	__u8 block; /* has block_for */
-	__u8 fleet; /* no limit: only counts what the one of this name lets through (WEIR_LIMIT_FLEET) */
+	__u8 keeps; /* enum weir_keeps */
 };
 WEIR_ABI_SIZE(struct weir_limit_name, 48);
 

@@ -25,6 +25,7 @@ enum weir_limit_flags {
 	WEIR_LIMIT_BLOCK = 8,	/* has block_for */
 	WEIR_LIMIT_FLEET =
 		16, /* only counts what another limit (counts_for) lets through, for the agent */
+	WEIR_LIMIT_DESTINATION = 32, /* its state is the destination's, not the source's */
 };
 
 /* One limit. Units are "ticks of the word": tokens << frac_bits for a bucket, packets or bytes for a window.
@@ -56,23 +57,31 @@ WEIR_ABI_SIZE(struct weir_limit, 48);
  * busy = word != 0 && word - lo < range, where lo = ticks of now + 1.
  */
 struct weir_idle_word {
-	__u64 mult;  /* 0: windows, see weir_group.windows */
+	__u64 mult;  /* 0: windows, see WEIR_GROUP_WINDOWS */
 	__u32 range; /* 0: never busy */
 	__u8 shift;
 	__u8 _pad[3];
 };
 WEIR_ABI_SIZE(struct weir_idle_word, 16);
 
-/* A region of a state table and the limits whose words live in its slots. Groups are judged in order. */
+enum weir_group_flags {
+	WEIR_GROUP_WINDOWS =
+		1, /* some word belongs to a window: its lo and range change with the window */
+	WEIR_GROUP_DESTINATION = 2, /* slots belong to destinations, not to sources */
+};
+
+/* A region of a state table and the limits whose words live in its slots. Groups are judged in order, those of
+ * destinations after those of sources: what a source limit drops is charged to no destination.
+ */
 struct weir_group {
 	__u32 base;	 /* first bucket of its region */
 	__u32 limits;	 /* mask of its limits */
 	__u32 penalties; /* mask of those with block_for: looked up for every packet of the source */
 	__u8 bits;	 /* the region has 1 << bits buckets */
-	__u8 prefix_len; /* of the source: 0..32, 0..128 */
+	__u8 prefix_len; /* of the address: 0..32, 0..128 */
 	__u8 n;		 /* limits in use, in the configuration's order */
-	__u8 windows;  /* some word belongs to a window: its lo and range change with the window */
-	__u8 limit[8]; /* their indices */
+	__u8 flags;	 /* enum weir_group_flags */
+	__u8 limit[8];	 /* their indices */
 	__u8 owner
 		[8];  /* per word: index of the limit whose state it holds, WEIR_NO_LIMIT if none */
 	__u8 role[8]; /* per word: enum weir_word_role */

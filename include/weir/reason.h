@@ -55,13 +55,14 @@
 	X(30, DROP_UDP_TRUNCATED, drop_udp_truncated, DROP, "packet ends inside its UDP header")   \
 	X(31, DROP_UDP_LENGTH, drop_udp_length, DROP, "UDP length below 8 or beyond the packet")   \
 	X(32, DROP_ICMP_TRUNCATED, drop_icmp_truncated, DROP,                                      \
-	  "packet ends inside its ICMP or ICMPv6 header")
+	  "packet ends inside its ICMP or ICMPv6 header")                                          \
+	X(33, DROP_DESTINATION, drop_destination, DROP, "destination is over a packet limit")
 
 enum weir_reason {
 #define X(id, symbol, name, action, text) WEIR_##symbol = id,
 	WEIR_REASONS(X)
 #undef X
-		WEIR_REASON_MAX = 33
+		WEIR_REASON_MAX = 34
 };
 
 /* XDP_DROP is 1 and XDP_PASS is 2 (linux/bpf.h); here so that parsers need not include it. */

@@ -51,6 +51,11 @@ static const char two_limits[] = "packet_limits:\n"
 				 "  - {name: packets, per: source, rate: 1000/s, burst: 200}\n"
 				 "  - {name: bytes, per: source, rate: 200 Mbit/s, burst: 4 MB}\n";
 
+/* One more that all senders share, at its rate all the time. */
+static const char destination_limits[] =
+	"packet_limits:\n" THREE_LIMITS
+	"  - {name: service, per: destination, rate: 1000000/s, burst: 100000}\n";
+
 /* 29 more that do not match, before the three that do. */
 static char *many_limits(void)
 {
@@ -264,6 +269,12 @@ static const struct receiver receivers[] = {
 	 .down = weir_down,
 	 .seen = weir_seen,
 	 .weir = {.yaml = fleet_limits, .table_bytes = 16 * MB}},
+	{.name = "weir-destination",
+
+	 .up = weir_up,
+	 .down = weir_down,
+	 .seen = weir_seen,
+	 .weir = {.yaml = destination_limits, .table_bytes = 16 * MB}},
 };
 #define RECEIVERS (sizeof(receivers) / sizeof(receivers[0]))
 

@@ -132,16 +132,20 @@ static inline bool exists(const char *name)
 	return stat(path, &s) == 0;
 }
 
-/* Verdict of the pinned program for one UDP packet: on the real maps. */
-static inline __u32 send_from(const char *src)
+/* Verdict of the pinned program for one packet: on the real maps. */
+static inline __u32 send_it(struct pkt p)
 {
-	struct pkt p = PKT(ETH(), IP4(.src = src), UDP());
 	_cleanup_close_ int fd = bpf_obj_get(FOLDER "/prog");
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = p.data, .data_size_in = p.len);
 
 	assert_true(fd >= 0);
 	assert_int_equal(bpf_prog_test_run_opts(fd, &o), 0);
 	return o.retval;
+}
+
+static inline __u32 send_from(const char *src)
+{
+	return send_it(PKT(ETH(), IP4(.src = src), UDP()));
 }
 
 static inline int passed_of(const char *src, int n)

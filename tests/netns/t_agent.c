@@ -64,6 +64,8 @@ static void write_conf(struct fix *f, const char *rest)
 	"packet_limits:\n  - {name: udp, match: {protocol: udp}, per: source, rate: 6/m, burst: "  \
 	"1000, block_for: 60s}\n"
 
+#define AGGREGATES LIMIT "  - {name: service, per: destination, rate: 6/m, burst: 2000}\n"
+
 /* Runs a command in the agent's namespace; returns its exit status, output in f->out. */
 static int say(struct fix *f, const char *const argv[])
 {
@@ -147,11 +149,12 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void flood(struct fix *f, uint64_t frames)
+static void flood_of(struct fix *f, uint64_t frames, uint64_t sources)
 {
 	struct gen_opts o = {.dev = "gen0",
 			     .netns_fd = f->lab.netns_fd[LAB_GEN],
-			     .src = "198.51.100.9"};
+			     .src = "198.51.100.9",
+			     .sources = sources};
 	struct gen_result result;
 	char err[GEN_ERR_BYTES];
 	struct gen *g;
@@ -161,6 +164,11 @@ static void flood(struct fix *f, uint64_t frames)
 	assert_int_equal(gen_run(g, frames, 0, &result), 0);
 	gen_close(g);
 	assert_int_equal(result.frames, frames);
+}
+
+static void flood(struct fix *f, uint64_t frames)
+{
+	flood_of(f, frames, 1);
 }
 
 /* Packets of a reason ("reasons" or "would"). */
@@ -219,6 +227,32 @@ static void block_for_is_explained_and_lifted(void **state)
 	expect(f, weir("explain", "198.51.100.9"), 0, "weir limit reset udp --ip 198.51.100.9");
 	expect(f, weir("limit", "reset", "udp", "--ip", "198.51.100.9"), 0, "forgotten");
 	expect(f, weir("explain", "198.51.100.9"), 0, "its packets pass");
+}
+
+static void a_destination_under_flood_is_told_apart_from_its_senders(void **state)
+{
+	struct fix *f = *state;
+
+	write_conf(f, AGGREGATES);
+	expect(f, weir("reload"), 0, "limit service: added");
+	flood_of(f, 50000, 200);
+	assert_true(wait_for(counted(f, "reasons", "drop_destination") > 40000, WAIT_MS));
+	expect(f, weir("status"), 0, "service");
+	expect(f, weir("events", "--limit", "service"), 0, "reason=drop_destination");
+	expect(f, weir("limit", "list"), 0, "burst 2000 packets, per destination");
+	expect(f, weir("top", "--once"), 0, "to     192.0.2.2");
+	/* a sender is not at fault, and the destination sends nothing */
+	expect(f, weir("explain", "198.51.100.9"), 0, "its packets pass");
+	expect(f, weir("explain", "192.0.2.2"), 0, "its packets pass");
+	expect(f, weir("explain", "192.0.2.2"), 0,
+	       "as a destination it is over limit service: packets to it are dropped");
+	expect(f, weir("explain", "192.0.2.2"), 0, "limit    service (sent to it): 2000 of 2000");
+	expect(f, weir("limit", "reset", "service", "--ip", "192.0.2.2"), 0, "forgotten");
+	expect(f, weir("explain", "192.0.2.2"), 0, "nothing counted");
+	expect(f, weir("limit", "set", "service", "burst=3000"), 0, "limit service: ");
+	flood_of(f, 5000, 200);
+	assert_true(wait_for(counted(f, "reasons", "drop_destination") > 44000, WAIT_MS));
+	expect(f, weir("explain", "192.0.2.2"), 0, "limit    service (sent to it): 3000 of 3000");
 }
 
 static void monitor_mode_drops_nothing(void **state)
@@ -526,6 +560,7 @@ int main(void)
 		T(a_flood_is_shed_and_everything_tells_of_it),
 		T(a_block_acts_and_lifting_it_too),
 		T(block_for_is_explained_and_lifted),
+		T(a_destination_under_flood_is_told_apart_from_its_senders),
 		T(monitor_mode_drops_nothing),
 		T(own_addresses_and_gateways_are_guarded),
 		T(kill_9_leaves_all_in_force_and_the_next_agent_takes_over),

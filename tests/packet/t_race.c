@@ -88,27 +88,41 @@ static void race(struct xdp_side *side, uint32_t rounds, uint32_t repeat, uint32
 static void every_algorithm_stays_exact_on_two_cpus(void **state)
 {
 	static const char *const limit[] = {
-		"{name: a, rate: 1/s, burst: 300000}",
-		"{name: a, algorithm: fixed-window, limit: 300000, window: 1h}",
-		"{name: a, algorithm: fixed-window, limit: 12600000 B, window: 1h}",
-		"{name: a, algorithm: sliding-window-counter, limit: 300000, window: 1h}",
+		"rate: 1/s, burst: 300000",
+		"algorithm: fixed-window, limit: 300000, window: 1h",
+		"algorithm: fixed-window, limit: 12600000 B, window: 1h",
+		"algorithm: sliding-window-counter, limit: 300000, window: 1h",
+	};
+	/* whose word it is: that of one source, or of what many sources share */
+	static const struct {
+		const char *per;
+		uint32_t sources;
+		enum weir_reason over;
+	} whose[] = {
+		{"source", 1, WEIR_DROP_LIMIT},
+		{"destination", 200, WEIR_DROP_DESTINATION},
 	};
 
 	(void)state;
-	for (size_t k = 0; k < sizeof(limit) / sizeof(limit[0]); k++) {
-		struct xdp_run *x = xdp_run(LIMITS(limit[k]));
+	for (size_t k = 0; k < 2 * sizeof(limit) / sizeof(limit[0]); k++) {
+		const char *per = whose[k % 2].per;
 		uint64_t want = 300000; /* of 42 bytes */
 		struct thread t[THREADS];
 		struct weir_counters c;
+		struct xdp_run *x;
+		char text[128];
 
+		(void)snprintf(text, sizeof(text), "{name: a, per: %s, %s}", per, limit[k / 2]);
+		x = xdp_run(LIMITS(text));
 		/* one run a call: with more, the kernel lets one thread wait for the other */
-		race(&x->side[1], 400000, 1, 1, t);
+		race(&x->side[1], 400000, 1, whose[k % 2].sources, t);
 		xdp_counters(&x->side[1], &c);
-		print_message("%s: contended %llu\n", limit[k], c.contended);
+		print_message("%s: contended %llu\n", text, c.contended);
 		/* what the counters call uncharged is all that is too much */
 		assert_int_equal(c.reason.pass_default.packets, want + c.contended);
 		assert_true(c.contended < want / 20);
-		assert_int_equal(c.reason.pass_default.packets + c.reason.drop_limit.packets,
+		assert_int_equal(c.reason.pass_default.packets +
+					 xdp_count(&c.reason, whose[k % 2].over)->packets,
 				 800000);
 		assert_int_equal(c.limit[0].pass.packets, c.reason.pass_default.packets);
 	}

@@ -303,7 +303,7 @@ static void prepared_groups_agree(void **state)
 	limits_window(l, "fixed", WEIR_ALGO_FIXED_WINDOW, 500, SEC)->block_for_ns = MIN;
 	c = limits_compile(l, NULL);
 	g = &c->policy.group6[0];
-	assert_int_equal(g->windows, 1);
+	assert_int_equal(g->flags, WEIR_GROUP_WINDOWS);
 	for (__u64 now = 0; now < 80 * MIN; now += MIN / 7) {
 		for (int w = 0; w < WEIR_WORDS6; w++) {
 			struct weir_idle i =

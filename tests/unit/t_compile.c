@@ -221,13 +221,15 @@ static void classes_have_generous_limits(void **state)
 	free(l);
 }
 
-static void other_than_per_source_is_refused(void **state)
+static void only_a_source_can_be_penalised(void **state)
 {
 	struct limits *l = limits_new();
 
 	(void)state;
 	limits_bucket(l, "a", 1, 1)->per = WEIR_PER_DESTINATION;
-	LIMITS_REFUSE(l, "limit a: per: destination is not supported", "per: source");
+	l->item[0].block_for_ns = SEC;
+	LIMITS_REFUSE(l, "limit a: block_for is for limits per: source");
+	l->item[0].block_for_ns = 0;
 	l->item[0].per = WEIR_PER_ALL;
 	LIMITS_REFUSE(l, "limit a: per: all is not supported");
 	free(l);
@@ -251,12 +253,15 @@ static void more_than_32_limits_are_refused(void **state)
 
 /* --- places ---- */
 
-/* Every limit has exactly its words, pairs are aligned, and groups in order give the configuration's order. */
+/* Every limit has exactly its words, pairs are aligned, and groups in order give the configuration's order: first of
+ * sources, then of destinations.
+ */
 static void check_family(const struct limits *l, const struct weir_policy *p, bool v6)
 {
 	const struct weir_group *g = v6 ? p->group6 : p->group4;
 	unsigned n = v6 ? p->n_groups6 : p->n_groups4, next = 0, end = 0, i, k, words;
 	__u32 family = v6 ? p->family6 : p->family4, seen = 0, bits = v6 ? 31 : 31;
+	bool destination = false;
 
 	for (i = 0; i < n; i++) {
 		__u32 taken[8] = {0};
@@ -267,6 +272,11 @@ static void check_family(const struct limits *l, const struct weir_policy *p, bo
 		bits = g[i].bits;
 		end += 1u << g[i].bits;
 		words = !v6 ? 3 : g[i].prefix_len > 64 ? 2 : 6;
+		if (!destination && g[i].flags & WEIR_GROUP_DESTINATION) {
+			destination = true;
+			next = 0;
+		}
+		assert_int_equal(!!(g[i].flags & WEIR_GROUP_DESTINATION), destination);
 		for (k = 0; k < g[i].n; k++) {
 			__u8 id = g[i].limit[k];
 			const struct weir_limit *m = &p->limit[id];
@@ -275,6 +285,7 @@ static void check_family(const struct limits *l, const struct weir_policy *p, bo
 
 			assert_true(id >= next);
 			next = id + 1;
+			assert_int_equal(l->item[id].per == WEIR_PER_DESTINATION, destination);
 			seen |= 1u << id;
 			assert_int_equal(v6 ? l->item[id].ipv6_prefix : l->item[id].ipv4_prefix,
 					 g[i].prefix_len);
@@ -332,7 +343,9 @@ static void random_limits_are_placed_in_order_without_overlap(void **state)
 			m->block_for_ns = random_below(&r, 3) ? 0 : SEC;
 			m->ipv4_prefix = len4[random_below(&r, 5)];
 			m->ipv6_prefix = len6[random_below(&r, 5)];
-			if (m->ipv6_prefix > 64 && m->algorithm != WEIR_ALGO_TOKEN_BUCKET)
+			m->per = random_below(&r, 3) ? WEIR_PER_SOURCE : WEIR_PER_DESTINATION;
+			if (m->per != WEIR_PER_SOURCE ||
+			    (m->ipv6_prefix > 64 && m->algorithm != WEIR_ALGO_TOKEN_BUCKET))
 				m->block_for_ns = 0;
 			m->match.any_protocol = false;
 			m->match.protocol[random_below(&r, 2)	? 6
@@ -410,6 +423,35 @@ static void a_penalised_sliding_window_needs_a_short_ipv6_prefix(void **state)
 	LIMITS_REFUSE(l, "limit a: ", "/64");
 	n->ipv6_prefix = 64;
 	weir_compiled_free(limits_compile(l, NULL));
+	free(l);
+}
+
+/* Each destination limit after all of sources, wherever it stands, and never in one slot with them. */
+static void destinations_have_groups_of_their_own_behind_sources(void **state)
+{
+	struct limits *l = limits_new();
+	struct weir_compiled *c;
+
+	(void)state;
+	limits_bucket(l, "d1", 1000, 1000)->per = WEIR_PER_DESTINATION;
+	limits_bucket(l, "s1", 1000, 1000);
+	limits_bucket(l, "d2", 1000, 1000)->per = WEIR_PER_DESTINATION;
+	limits_bucket(l, "s2", 1000, 1000);
+	c = limits_compile(l, NULL);
+	for (int v6 = 0; v6 < 2; v6++) {
+		const struct weir_group *g = v6 ? c->policy.group6 : c->policy.group4;
+
+		assert_int_equal(v6 ? c->policy.n_groups6 : c->policy.n_groups4, 2);
+		assert_int_equal(g[0].limits, 0xa);
+		assert_int_equal(g[0].flags, 0);
+		assert_int_equal(g[1].limits, 0x5);
+		assert_int_equal(g[1].flags, WEIR_GROUP_DESTINATION);
+		assert_int_equal(g[1].limit[0], 0);
+		assert_int_equal(g[1].limit[1], 2);
+	}
+	assert_int_equal(c->names[c->policy.limit[0].stat].keeps, WEIR_KEEPS_DESTINATION);
+	assert_int_equal(c->names[c->policy.limit[1].stat].keeps, WEIR_KEEPS_SOURCE);
+	weir_compiled_free(c);
 	free(l);
 }
 
@@ -615,7 +657,7 @@ static void a_limit_that_comes_back_finds_its_counters(void **state)
 	free(l);
 }
 
-static void identity_is_name_algorithm_unit_prefixes_and_window(void **state)
+static void identity_is_name_algorithm_unit_whose_prefixes_and_window(void **state)
 {
 	struct limits *l = limits_new();
 	struct weir_conf_limit *n = limits_window(l, "a", WEIR_ALGO_FIXED_WINDOW, 10, SEC),
@@ -624,7 +666,7 @@ static void identity_is_name_algorithm_unit_prefixes_and_window(void **state)
 	__u8 stat = a->policy.limit[0].stat;
 
 	(void)state;
-	for (int i = 0; i < 7; i++) {
+	for (int i = 0; i < 8; i++) {
 		*n = saved;
 		if (i == 0)
 			n->name[0] = 'b';
@@ -638,10 +680,12 @@ static void identity_is_name_algorithm_unit_prefixes_and_window(void **state)
 			n->ipv6_prefix = 56;
 		else if (i == 5)
 			n->window_ns = 2 * SEC;
+		else if (i == 6)
+			n->per = WEIR_PER_DESTINATION;
 		else
 			n->limit = 20; /* no part of it */
 		b = limits_compile(l, a);
-		assert_int_equal(b->policy.limit[0].stat == stat, i == 6);
+		assert_int_equal(b->policy.limit[0].stat == stat, i == 7);
 		weir_compiled_free(b);
 	}
 	weir_compiled_free(a);
@@ -742,12 +786,13 @@ int main(void)
 		cmocka_unit_test(every_algorithm_has_a_word_for_its_penalty),
 		cmocka_unit_test(short_bursts_and_windows_need_the_fine_clock),
 		cmocka_unit_test(classes_have_generous_limits),
-		cmocka_unit_test(other_than_per_source_is_refused),
+		cmocka_unit_test(only_a_source_can_be_penalised),
 		cmocka_unit_test(more_than_32_limits_are_refused),
 		cmocka_unit_test(random_limits_are_placed_in_order_without_overlap),
 		cmocka_unit_test(three_words_share_a_slot_and_a_fourth_begins_a_group),
 		cmocka_unit_test(a_single_word_and_a_pair_share_an_ipv4_slot),
 		cmocka_unit_test(a_penalised_sliding_window_needs_a_short_ipv6_prefix),
+		cmocka_unit_test(destinations_have_groups_of_their_own_behind_sources),
 		cmocka_unit_test(a_table_too_small_for_its_groups_is_refused),
 		cmocka_unit_test(what_leaves_words_as_they_are_keeps_the_tables),
 		cmocka_unit_test(what_changes_units_needs_new_tables),
@@ -755,7 +800,7 @@ int main(void)
 		cmocka_unit_test(reordering_keeps_words_and_counters),
 		cmocka_unit_test(units_in_force_are_kept_while_they_are_right),
 		cmocka_unit_test(a_limit_that_comes_back_finds_its_counters),
-		cmocka_unit_test(identity_is_name_algorithm_unit_prefixes_and_window),
+		cmocka_unit_test(identity_is_name_algorithm_unit_whose_prefixes_and_window),
 		cmocka_unit_test(the_longest_gone_limit_gives_its_counters_away),
 		cmocka_unit_test(thirty_two_limits_replaced_at_once_never_share_counters),
 		cmocka_unit_test(capacity_follows_busy_time_and_slots),

@@ -53,7 +53,8 @@ static const char everything[] =
 	"    per: source\n"
 	"    rate: 200 Mbit/s                # frame bytes; k, M, G are powers of ten, Ki, Mi, Gi of two\n"
 	"    burst: 4 MB\n"
-	"  - {name: fragments, match: {fragment: true}, per: source, rate: 50/s}\n";
+	"  - {name: fragments, match: {fragment: true}, per: source, rate: 50/s}\n"
+	"  - {name: syn-per-service, match: {protocol: tcp, tcp_flags: {set: [syn], clear: [ack]}, destination_port: [80, 443]}, per: destination, rate: 50000/s, mode: monitor}\n";
 /* clang-format on */
 
 static void assert_prefix(const struct weir_prefix *p, const char *text)
@@ -91,7 +92,7 @@ static void everything_in_one_file(void **state)
 	assert_int_equal(c->n_allow_files, 1);
 	assert_string_equal(c->allow_files[0], "/etc/weir/monitoring.netset");
 	assert_int_equal(c->n_block_files, 1);
-	assert_int_equal(c->n_limits, 5);
+	assert_int_equal(c->n_limits, 6);
 }
 
 static void the_limits_of_everything(void **state)
@@ -99,7 +100,7 @@ static void the_limits_of_everything(void **state)
 	_cleanup_(weir_conf_freep) struct weir_conf *c = conf_of(everything);
 	const struct weir_conf_limit *syn = &c->limits[0], *amp = &c->limits[1],
 				     *game = &c->limits[2], *bytes = &c->limits[3],
-				     *frag = &c->limits[4];
+				     *frag = &c->limits[4], *service = &c->limits[5];
 
 	(void)state;
 	assert_string_equal(syn->name, "syn-per-source");
@@ -125,6 +126,11 @@ static void the_limits_of_everything(void **state)
 	assert_int_equal(frag->match.fragment, 1);
 	assert_true(frag->burst == 50 && !(frag->given & WEIR_GIVEN_BURST));
 	assert_true(frag->line > bytes->line && bytes->line > game->line);
+	assert_int_equal(frag->per, WEIR_PER_SOURCE);
+	assert_int_equal(service->per, WEIR_PER_DESTINATION);
+	assert_int_equal(service->mode, WEIR_MODE_MONITOR);
+	assert_true(service->rate == 50000 && service->ipv4_prefix == 32 &&
+		    service->ipv6_prefix == 64);
 }
 
 static void small_is_enough(void **state)

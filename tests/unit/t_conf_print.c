@@ -121,6 +121,10 @@ static void limits_in_words(void **state)
 		 "x: of all packets, each IPv4 /24 and IPv6 as a whole may send 500 packets in "
 		 "each window of "
 		 "1s; more is dropped (monitor: only counted)."},
+		{"match: {protocol: tcp}, per: destination, rate: 5/s, ipv6_prefix: 128",
+		 "x: of tcp packets, each destination (each IPv4 address and each IPv6 address) "
+		 "may "
+		 "be sent 5 packets/s, and 5 packets at once (the default); more is dropped."},
 		{"match: {fragment: true, source: {not: [10.0.0.0/8, \"::1\"]}, vlan: 0}, rate: 8 "
 		 "Mbit/s, burst: 4 MB",
 		 "x: of fragments from anywhere but 10.0.0.0/8 or ::1 with VLAN none, each IPv4 "
@@ -155,7 +159,8 @@ static void a_configuration_in_words(void **state)
 	_cleanup_(weir_conf_freep) struct weir_conf *c =
 		conf_of("interfaces: [eth0, eth1]\nmode: monitor\nadmin: {group: ops}\n"
 			"lists: {allow: [10.0.0.0/8], block_files: [/a, /b]}\n"
-			"packet_limits:\n- {name: x, rate: 5/s}\n");
+			"packet_limits:\n- {name: d, per: destination, rate: 9/s}\n"
+			"- {name: x, rate: 5/s}\n");
 	static const char *const words[] = {"pins in /sys/fs/bpf/weir",
 					    "for root and group ops",
 					    "Mode monitor: everything is decided",
@@ -164,7 +169,8 @@ static void a_configuration_in_words(void **state)
 					    "packet_sources is 16 MB",
 					    "allow        1 entry\n",
 					    "0 entries and 2 files",
-					    " 1. x: of all packets"};
+					    " 1. x: of all packets",
+					    " 2. d: of all packets, each destination ("};
 
 	(void)state;
 	expect_explained(c, words, ARRAY_LEN(words));

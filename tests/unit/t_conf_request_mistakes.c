@@ -348,6 +348,8 @@ static void what_rules_need_and_name(void **state)
 		 32, "\"p\" is a packet limit (name a request limit)"},
 		{"suspicious: {packet_limits: r, limit: {key: ip, rate: 1/s}}\n", 3, 29,
 		 "\"r\" is a request limit (name a packet limit)"},
+		{"suspicious: {packet_limits: d, limit: {key: ip, rate: 1/s}}\n", 3, 29,
+		 "\"d\" is a limit per: destination, and who sends then need not be at fault"},
 		{"suspicious: {packet_limits: p, limit: {rate: 1/s}}\n", 3, 39,
 		 "limit \"suspicious\" has no key"},
 		{"suspicious: {packet_limits: p, limit: {key: ip, rate: 1/s}}\nlog: "
@@ -374,7 +376,8 @@ static void what_rules_need_and_name(void **state)
 		char text[400];
 
 		(void)snprintf(text, sizeof(text),
-			       "packet_limits: [{name: p, rate: 1/s}]\n"
+			       "packet_limits: [{name: p, rate: 1/s}, {name: d, per: destination, "
+			       "rate: 1/s}]\n"
 			       "request_limits: [{name: r, key: ip, rate: 1/s}]\n%s",
 			       rows[i].text);
 		expect_problem(text, 1, rows[i].line, rows[i].column, rows[i].words);

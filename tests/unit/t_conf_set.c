@@ -40,6 +40,30 @@ static void values_are_set_and_checked_as_in_the_file(void **state)
 	assert_string_equal(e.text, "");
 }
 
+static void whose_budget_it_is_can_be_set_within_its_rules(void **state)
+{
+	_cleanup_(weir_conf_freep) struct weir_conf *c =
+		conf_of("packet_limits:\n"
+			"  - {name: syn, match: {protocol: tcp}, rate: 5/s, block_for: 10s}\n"
+			"  - {name: loud, match: {protocol: tcp}, rate: 5/s}\n"
+			"  - {name: plain, rate: 5/s}\n"
+			"suspicious: {packet_limits: [loud], limit: {key: ip, rate: 1/s}}\n"
+			"request_limits: [{name: r, key: ip, rate: 1/s}]\n"
+			"http: {listeners: [{listen: 127.0.0.1:0, profile: nginx}]}\n");
+	struct weir_error e = {""};
+
+	(void)state;
+	assert_int_equal(weir_conf_limit_set(c, "plain", "per", "destination", &e), 0);
+	assert_int_equal(c->limits[2].per, WEIR_PER_DESTINATION);
+	assert_int_equal(weir_conf_limit_set(c, "plain", "block_for", "10s", &e), -EINVAL);
+	assert_non_null(strstr(e.text, "block_for is for limits per: source"));
+	assert_int_equal(weir_conf_limit_set(c, "syn", "per", "destination", &e), -EINVAL);
+	assert_non_null(strstr(e.text, "block_for is for limits per: source"));
+	assert_int_equal(weir_conf_limit_set(c, "loud", "per", "destination", &e), -EINVAL);
+	assert_non_null(strstr(e.text, "\"loud\" is one of suspicious.packet_limits"));
+	assert_int_equal(c->limits[1].per, WEIR_PER_SOURCE);
+}
+
 static void a_default_burst_follows_the_rate(void **state)
 {
 	_cleanup_(weir_conf_freep) struct weir_conf *c = conf_of(file);
@@ -72,7 +96,7 @@ static void bad_values_change_nothing(void **state)
 		{"zebra", "rate", "5/s", "no limit is called \"zebra\"", -ENOENT},
 		{"win", "rate", "5/s", "has limit and window", -EINVAL},
 		{"syn", "algorithm", "fixed-window", "has no limit", -EINVAL},
-		{"syn", "per", "destination", "yet", -EINVAL},
+		{"syn", "per", "all", "yet", -EINVAL},
 	};
 	_cleanup_(weir_conf_freep) struct weir_conf *c = conf_of(file);
 	const struct weir_conf_limit before = c->limits[0];
@@ -262,6 +286,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_are_set_and_checked_as_in_the_file),
+		cmocka_unit_test(whose_budget_it_is_can_be_set_within_its_rules),
 		cmocka_unit_test(a_default_burst_follows_the_rate),
 		cmocka_unit_test(bad_values_change_nothing),
 		cmocka_unit_test(several_at_once_may_change_unit_or_algorithm),

@@ -113,8 +113,8 @@ static void what_counts_stands_behind_its_limit_in_the_same_slot(void **state)
 	assert_int_equal(p->limit[2].burst, 7); /* 1000 / 128 */
 	assert_false(p->flags & WEIR_POLICY_FINE_CLOCK);
 	assert_string_equal(c->names[p->limit[2].stat].name, "a");
-	assert_int_equal(c->names[p->limit[2].stat].fleet, 1);
-	assert_int_equal(c->names[p->limit[0].stat].fleet, 0);
+	assert_int_equal(c->names[p->limit[2].stat].keeps, WEIR_KEEPS_FLEET);
+	assert_int_equal(c->names[p->limit[0].stat].keeps, WEIR_KEEPS_SOURCE);
 	weir_compiled_free(c);
 	free(l);
 }

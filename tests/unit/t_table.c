@@ -55,6 +55,29 @@ static void sources_share_state_by_prefix(void **state)
 	world_done(&w);
 }
 
+/* What is sent to an address says nothing of what it sends. */
+static void only_a_sender_has_state_as_a_source(void **state)
+{
+	struct world w = every_kind();
+	__u8 family;
+	union weir_addr a;
+
+	(void)state;
+	for (size_t s = 0; s < ARRAY_LEN(sources); s++) {
+		a = addr_of(sources[s], &family);
+		assert_true(charge(&w, sources[s], 8, 3, NOW));
+		assert_true(charge(&w, sources[s], 9, 3, NOW));
+		assert_false(weir_table_has(&w.t, &a, family));
+		assert_int_equal(state_of(&w, sources[s], 0, NOW).used, 0);
+	}
+	for (size_t s = 0; s < ARRAY_LEN(sources); s++) {
+		a = addr_of(sources[s], &family);
+		assert_true(charge(&w, sources[s], 0, 1, NOW));
+		assert_true(weir_table_has(&w.t, &a, family));
+	}
+	world_done(&w);
+}
+
 static void the_highest_slot_counts(void **state)
 {
 	struct world w = {.l = limits_new()};
@@ -247,6 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(state_is_found_where_the_program_puts_it),
 		cmocka_unit_test(sources_share_state_by_prefix),
+		cmocka_unit_test(only_a_sender_has_state_as_a_source),
 		cmocka_unit_test(the_highest_slot_counts),
 		cmocka_unit_test(retry_is_the_moment_of_the_next_admission),
 		cmocka_unit_test(a_walk_tells_each_source),

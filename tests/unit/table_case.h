@@ -270,9 +270,12 @@ static inline struct world every_kind(void)
 	limits_bucket(w.l, "host", 1000, 2000)->ipv6_prefix = 128;
 	limits_bucket(w.l, "all", 1000, 2000)->ipv4_prefix = 0;
 	w.l->item[7].ipv6_prefix = 0;
+	limits_bucket(w.l, "to", 1000, 2000)->per = WEIR_PER_DESTINATION;
+	limits_window(w.l, "to-pair", WEIR_ALGO_SLIDING_WINDOW, 100, 2 * SEC)->per =
+		WEIR_PER_DESTINATION;
 	world_start(&w);
 	return w;
 }
-#define KINDS 8
+#define KINDS 10
 
 #endif

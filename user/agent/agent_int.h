@@ -76,7 +76,8 @@ struct weir_session {
 
 struct weir_loud {
 	struct weir_prefix source;
-	unsigned limit; /* the one that is fullest */
+	bool destination; /* that is what it is, not a source */
+	unsigned limit;	  /* the one that is fullest */
 	struct weir_limit_state state;
 };
 

@@ -35,13 +35,12 @@ const char *weir_describe_limit(const struct weir_conf_limit *l, char buf[static
 
 const char *weir_describe_per(const struct weir_conf_limit *l, char buf[static WEIR_DESCRIBE_MAX])
 {
-	static const char *const names[] = {"source", "destination", "all"};
+	const char *name = weir_per_name(l->per);
 
-	if (l->per != WEIR_PER_SOURCE || (l->ipv4_prefix == 32 && l->ipv6_prefix == 64))
-		(void)snprintf(buf, WEIR_DESCRIBE_MAX, "%s",
-			       (unsigned)l->per < ARRAY_LEN(names) ? names[l->per] : "?");
+	if (l->per == WEIR_PER_ALL || (l->ipv4_prefix == 32 && l->ipv6_prefix == 64))
+		(void)snprintf(buf, WEIR_DESCRIBE_MAX, "%s", name);
 	else
-		(void)snprintf(buf, WEIR_DESCRIBE_MAX, "source /%u and /%u", l->ipv4_prefix,
+		(void)snprintf(buf, WEIR_DESCRIBE_MAX, "%s /%u and /%u", name, l->ipv4_prefix,
 			       l->ipv6_prefix);
 	return buf;
 }
@@ -113,7 +112,7 @@ static void diff_limit(struct diff *d, const struct weir_conf_limit *a,
 		    weir_mode_name(b->mode));
 	if (!same_match(&a->match, &b->match))
 		say(d, "limit %s: match changed", a->name);
-	if (a->algorithm != b->algorithm || a->bytes != b->bytes ||
+	if (a->algorithm != b->algorithm || a->bytes != b->bytes || a->per != b->per ||
 	    a->ipv4_prefix != b->ipv4_prefix || a->ipv6_prefix != b->ipv6_prefix ||
 	    a->window_ns != b->window_ns)
 		say(d, "limit %s: begins with empty state", a->name);

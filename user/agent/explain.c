@@ -91,6 +91,7 @@ static json_t *states_json(struct weir_agent *a, const struct weir_limit_state *
 		char text[WEIR_PREFIX_STRLEN], lift[128];
 
 		weir_json_set_text(o, "limit", weir_agent_limit_at(a, st[i].limit));
+		weir_json_set_text(o, "per", l ? weir_per_name(l->per) : NULL);
 		weir_json_set_text(o, "unit", l && l->bytes ? "bytes" : "packets");
 		weir_json_set_text(o, "mode", l ? weir_mode_name(l->mode) : NULL);
 		weir_json_set_u64(o, "used", st[i].used);
@@ -117,7 +118,8 @@ static void by_limits(struct weir_agent *a, const struct weir_prefix *who,
 		const struct weir_conf_limit *l = limit_conf(a, st[i].limit);
 		bool blocked = st[i].blocked_ns && !guarded;
 
-		if ((l && l->mode == WEIR_MODE_MONITOR) || (!blocked && !st[i].retry_ns))
+		if ((l && (l->mode == WEIR_MODE_MONITOR || l->per != WEIR_PER_SOURCE)) ||
+		    (!blocked && !st[i].retry_ns))
 			continue;
 		if (!worst || (blocked && st[i].blocked_ns > worst->blocked_ns))
 			worst = &st[i];
@@ -143,6 +145,25 @@ static void by_limits(struct weir_agent *a, const struct weir_prefix *who,
 			v->why, sizeof(v->why),
 			"limit %s is used up: packets that it matches are dropped, others pass",
 			weir_agent_limit_at(a, worst->limit));
+	}
+}
+
+/* What others send to it is another question than what it sends. */
+static void as_destination(struct weir_agent *a, const struct weir_limit_state *st, int n,
+			   struct verdict *v)
+{
+	size_t used = strlen(v->why);
+
+	for (int i = 0; i < n; i++) {
+		const struct weir_conf_limit *l = limit_conf(a, st[i].limit);
+
+		if (!l || l->per != WEIR_PER_DESTINATION || l->mode == WEIR_MODE_MONITOR ||
+		    !st[i].retry_ns)
+			continue;
+		(void)snprintf(v->why + used, sizeof(v->why) - used,
+			       "; as a destination it is over limit %s: packets to it are dropped",
+			       l->name);
+		return;
 	}
 }
 
@@ -206,6 +227,7 @@ static void explain_packets(struct weir_agent *a, const struct weir_prefix *who,
 	weir_json_set(o, "limits", states_json(a, st, n, who));
 	weir_json_set_bool(o, "guarded", first[WEIR_LIST_GUARD] != NULL);
 	decide(a, who, first, st, n, now.mono_ns, &v);
+	as_destination(a, st, n, &v);
 	weir_json_set_text(o, "verdict", v.what);
 	weir_json_set_text(o, "why", v.why);
 	weir_json_set_text(o, "lift", v.lift[0] ? v.lift : NULL);

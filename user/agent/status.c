@@ -18,7 +18,7 @@ bool weir_agent_find_limit(const struct weir_agent *a, const char *name, unsigne
 	const struct weir_limit_name *names = a->dp ? weir_datapath_names(a->dp) : NULL;
 
 	for (unsigned i = 0; names && i < WEIR_STATS_MAX; i++)
-		if (names[i].live && !names[i].fleet &&
+		if (names[i].live && names[i].keeps != WEIR_KEEPS_FLEET &&
 		    !strncmp(names[i].name, name, WEIR_NAME_MAX)) {
 			*ret_stat = i;
 			*ret_limit = names[i].limit;

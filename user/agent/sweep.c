@@ -158,7 +158,8 @@ static int look(void *arg, const struct weir_prefix *source, unsigned group, con
 	const struct weir_group *g = source->family == 4
 					     ? &f->policy->group4[group % WEIR_GROUPS_MAX]
 					     : &f->policy->group6[group % WEIR_GROUPS_MAX];
-	struct weir_loud best = {.source = *source};
+	struct weir_loud best = {.source = *source,
+				 .destination = g->flags & WEIR_GROUP_DESTINATION};
 	bool any = false;
 
 	for (unsigned i = 0; busy && i < g->n && i < ARRAY_LEN(g->limit); i++) {
@@ -207,7 +208,8 @@ json_t *weir_agent_loud_json(struct weir_agent *a, const struct weir_now *now)
 		char text[WEIR_PREFIX_STRLEN];
 		json_t *o = json_object();
 
-		weir_json_set_text(o, "source", weir_prefix_format(&l->source, text));
+		weir_json_set_text(o, l->destination ? "destination" : "source",
+				   weir_prefix_format(&l->source, text));
 		weir_json_set_text(o, "limit", weir_agent_limit_at(a, l->limit));
 		weir_json_set_u64(o, "used", l->state.used);
 		weir_json_set_u64(o, "capacity", l->state.capacity);

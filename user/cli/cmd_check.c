@@ -114,7 +114,7 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 	if (c->n_limits)
 		(void)printf("\nWhat each limit absorbs (new sources a second, before buckets fill "
 			     "and sources of a /24 or /48 "
-			     "begin to share):\n");
+			     "begin to share; of a limit per destination, destinations):\n");
 	for (unsigned i = 0; i < m->policy.n_limits && i < c->n_limits; i++) {
 		const struct weir_limit *l = &m->policy.limit[i];
 
@@ -127,6 +127,29 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 						   b),
 			     100 * weir_compile_rate_error(&c->limits[i], l));
 	}
+}
+
+/* Slots of regions that hold destinations. */
+static __u64 destination_slots(const struct weir_group *groups, unsigned n)
+{
+	__u64 slots = 0;
+
+	for (unsigned i = 0; i < n && i < WEIR_GROUPS_MAX; i++)
+		if (groups[i].flags & WEIR_GROUP_DESTINATION)
+			slots += (__u64)WEIR_WAYS << groups[i].bits;
+	return slots;
+}
+
+static void print_destinations(const struct weir_policy *p)
+{
+	__u64 slots4 = destination_slots(p->group4, p->n_groups4),
+	      slots6 = destination_slots(p->group6, p->n_groups6);
+	char a[WEIR_STR_MAX], b[WEIR_STR_MAX];
+
+	if (slots4 || slots6)
+		(void)printf("  Limits per destination take %s slots of the IPv4 table and %s of "
+			     "the IPv6 table, which sources do not have.\n",
+			     weir_str_format_count(slots4, a), weir_str_format_count(slots6, b));
 }
 
 /* Where what counts for a fleet's limit lies: with the limit itself, or in slots of other groups. */
@@ -273,6 +296,7 @@ int weir_cmd_check(const struct weir_args *a)
 	weir_conf_explain(c, stdout);
 	if (c->n_interfaces || c->n_limits || !c->request.n_listener) {
 		print_capacity(c, m, buckets4, buckets6);
+		print_destinations(&m->policy);
 		print_fleet(c, &m->policy, weir_fleet_pass_ns(buckets4, buckets6));
 		print_memory(c);
 	}

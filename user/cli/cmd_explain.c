@@ -72,7 +72,10 @@ static void print_states(const json_t *o)
 
 	json_array_foreach(json_object_get(o, "limits"), i, l)
 	{
-		(void)printf("limit    %s: %llu of %llu %s used", weir_json_text_of(l, "limit"),
+		const char *per = weir_json_text_of(l, "per");
+
+		(void)printf("limit    %s%s: %llu of %llu %s used", weir_json_text_of(l, "limit"),
+			     per && !strcmp(per, "destination") ? " (sent to it)" : "",
 			     (unsigned long long)weir_json_u64_of(l, "used"),
 			     (unsigned long long)weir_json_u64_of(l, "capacity"),
 			     weir_json_text_of(l, "unit"));

@@ -142,10 +142,12 @@ static void draw_loudest(const json_t *o, struct screen *s)
 	json_array_foreach(json_object_get(o, "loudest"), i, l)
 	{
 		__u64 blocked_ms = weir_json_u64_of(l, "blocked_ms");
+		const char *source = weir_json_text_of(l, "source");
 
 		if ((!s->terminal && i >= 10) || !next_row(s))
 			return;
-		(void)printf("source %-40s %-20s", weir_json_text_of(l, "source"),
+		(void)printf("%s %-40s %-20s", source ? "source" : "to    ",
+			     source ? source : weir_json_text_of(l, "destination"),
 			     weir_json_text_of(l, "limit"));
 		if (blocked_ms)
 			(void)printf(" blocked for %s more", weir_say_ms(blocked_ms, c));

@@ -262,12 +262,41 @@ static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit
 			"would block them (match protocol: tcp, or list under never_block who must "
 			"get through)",
 			l->match.any_protocol ? "packets" : "these packets");
-	if (l->ipv6_prefix > 64 && (families(&l->match.source) & 2))
+	if (l->per == WEIR_PER_SOURCE && l->ipv6_prefix > 64 && (families(&l->match.source) & 2))
 		weir_reader_warn(r, weir_reader_at(r, "packet_limits", "ipv6_prefix"),
 				 "ipv6_prefix: %u counts each address by itself, and one IPv6 host "
 				 "has a whole "
 				 "/64 of them to change between",
 				 l->ipv6_prefix);
+}
+
+/* Who sends to a destination that is over its limit need not be at fault. */
+static bool is_suspicious(const struct weir_conf *c, const struct weir_conf_limit *l)
+{
+	const struct weir_conf_suspicious *s = &c->request.suspicious;
+
+	for (size_t i = 0; i < s->n_packet_limits; i++)
+		if (!strcmp(s->packet_limits[i], l->name))
+			return true;
+	return false;
+}
+
+/* What only limits of sources can have. */
+static void check_aggregate(const struct weir_reader *r, const struct weir_conf_limit *l)
+{
+	if (l->per == WEIR_PER_SOURCE)
+		return;
+	if (l->block_for_ns)
+		weir_reader_error(
+			r, weir_reader_at(r, "packet_limits", "block_for"),
+			"block_for is for limits per: source: a blocked destination would be cut "
+			"off for everybody (leave block_for out: what is over the limit is "
+			"dropped)");
+	if (r->conf && is_suspicious(r->conf, l))
+		weir_reader_error(r, weir_reader_at(r, "packet_limits", "per"),
+				  "limit \"%s\" is one of suspicious.packet_limits, which take "
+				  "limits per: source only",
+				  called(l));
 }
 
 /* What a limit of the fleet needs: a store where the hosts meet, and enough in a window to count. */
@@ -298,7 +327,7 @@ void weir_limit_check_fleet_store(const struct weir_reader *r, const struct weir
 						     "one finds (lists: true"
 						   : NULL;
 
-	if (l->scope == WEIR_SCOPE_FLEET && what)
+	if (l->scope == WEIR_SCOPE_FLEET && l->per == WEIR_PER_SOURCE && what)
 		weir_problems_add(r->problems, false, NULL, l->line, 0,
 				  "limit \"%s\": scope: fleet needs %s, or scope: host)", called(l),
 				  what);
@@ -322,6 +351,8 @@ void weir_limit_finish(struct weir_reader *r, struct weir_conf_limit *l)
 		check_bucket(r, l);
 	else
 		check_window(r, l);
+	if (r->problems->n_errors == before)
+		check_aggregate(r, l);
 	if (r->problems->n_errors == before)
 		check_fleet(r, l);
 	if (!r->top && r->conf && r->problems->n_errors == before)

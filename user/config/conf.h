@@ -210,6 +210,7 @@ void weir_conf_print_default(FILE *f);
 const char *weir_mode_name(enum weir_mode mode);
 const char *weir_attach_name(enum weir_attach attach);
 const char *weir_xdp_mode_name(enum weir_xdp_mode mode);
+const char *weir_per_name(enum weir_per per);
 const char *weir_algorithm_name(enum weir_algorithm algorithm);
 /* "tcp", "udp", … or NULL where a number has no name here. */
 const char *weir_protocol_name(__u8 protocol);

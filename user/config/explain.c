@@ -152,8 +152,14 @@ int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n)
 	weir_say(&o, "%s: of ", l->name);
 	say_match(&o, &l->match);
 	weir_say(&o, ", ");
-	weir_say_source(&o, l->ipv4_prefix, l->ipv6_prefix);
-	weir_say(&o, " may send ");
+	if (l->per == WEIR_PER_DESTINATION) {
+		weir_say(&o, "each destination (");
+		weir_say_source(&o, l->ipv4_prefix, l->ipv6_prefix);
+		weir_say(&o, ") may be sent ");
+	} else {
+		weir_say_source(&o, l->ipv4_prefix, l->ipv6_prefix);
+		weir_say(&o, " may send ");
+	}
 	if (l->algorithm == WEIR_ALGO_TOKEN_BUCKET) {
 		const char *per = strchr(weir_str_format_rate(&rate, a), '/');
 
@@ -228,6 +234,7 @@ void weir_conf_explain(const struct weir_conf *c, FILE *f)
 	static const char *const how[] = {"native where the driver can, else generic",
 					  "native only", "generic only"};
 	char text[2048];
+	size_t n = 0;
 
 	(void)fprintf(f, "Instance %s, pins in %s/%s, state in %s.\n", c->instance, c->bpffs,
 		      c->instance, c->state_dir);
@@ -256,9 +263,14 @@ void weir_conf_explain(const struct weir_conf *c, FILE *f)
 	(void)fprintf(f, "\nLists (allow beats block):\n");
 	print_lists(c, f);
 	(void)fprintf(f, "\nPacket limits, in order%s\n", c->n_limits ? ":" : ": none");
-	for (size_t i = 0; i < c->n_limits; i++) {
-		(void)weir_conf_limit_words(&c->limits[i], text, sizeof(text)); /* too long: cut */
-		(void)fprintf(f, "  %2zu. %s\n", i + 1, text);
+	for (int per = WEIR_PER_SOURCE; per <= WEIR_PER_ALL; per++) {
+		for (size_t i = 0; i < c->n_limits; i++) {
+			if (c->limits[i].per != (enum weir_per)per)
+				continue;
+			(void)weir_conf_limit_words(&c->limits[i], text,
+						    sizeof(text)); /* too long: cut */
+			(void)fprintf(f, "  %2zu. %s\n", ++n, text);
+		}
 	}
 	weir_request_explain(c, f);
 	weir_store_explain(c, f);

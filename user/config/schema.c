@@ -9,7 +9,7 @@ const char *const weir_words_mode[] = {"enforce", "monitor", NULL};
 const char *const weir_words_attach[] = {"link", "chain", "external", NULL};
 const char *const weir_words_xdp_mode[] = {"auto", "native", "generic", NULL};
 const char *const weir_words_log_format[] = {"text", "json", NULL};
-const char *const weir_words_per[] = {"source", NULL};
+const char *const weir_words_per[] = {"source", "destination", NULL};
 const char *const weir_words_algorithm[] = {"token-bucket", "fixed-window",
 					    "sliding-window-counter", NULL};
 /* by bit */
@@ -104,6 +104,11 @@ const char *weir_attach_name(enum weir_attach attach)
 const char *weir_xdp_mode_name(enum weir_xdp_mode mode)
 {
 	return weir_words_xdp_mode[mode];
+}
+
+const char *weir_per_name(enum weir_per per)
+{
+	return weir_words_per[per];
 }
 
 const char *weir_algorithm_name(enum weir_algorithm algorithm)

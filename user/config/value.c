@@ -139,12 +139,10 @@ int weir_value_word(const struct weir_target *t)
 			return 0;
 		}
 	}
-	if (t->s->words == weir_words_per &&
-	    (strcmp(text, "destination") == 0 || strcmp(text, "all") == 0)) {
+	if (t->s->words == weir_words_per && strcmp(text, "all") == 0) {
 		weir_reader_error(t->r, t->node,
-				  "per: %s: this version of weir does not have limits per %s yet "
-				  "(per: source)",
-				  text, text);
+				  "per: all: this version of weir does not have limits per all yet "
+				  "(per: source or destination)");
 		return -EINVAL;
 	}
 	near = weir_str_closest(text, t->s->words, n);

@@ -147,9 +147,18 @@ static int find_limit(const struct weir_target *t, const yaml_node_t *node, cons
 	size_t n = candidates(t, names);
 	bool packet = strcmp(t->s->path, "suspicious.packet_limits") == 0;
 
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(names[i], name) == 0)
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(names[i], name) != 0)
+			continue;
+		if (!packet || t->r->conf->limits[i].per == WEIR_PER_SOURCE)
 			return 0;
+		weir_reader_error(
+			t->r, node,
+			"%s: \"%s\" is a limit per: %s, and who sends then need not be at "
+			"fault (name limits per: source)",
+			weir_value_key(t), name, weir_per_name(t->r->conf->limits[i].per));
+		return -EINVAL;
+	}
 	near = weir_str_closest(name, names, n);
 	if (near)
 		weir_reader_error(t->r, node,

@@ -74,6 +74,11 @@ static int expand(const struct weir_conf *conf, __u64 pass_ns, struct all *ret,
 
 static void identity(const struct weir_conf_limit *l, bool fleet, struct weir_limit_name *ret)
 {
+	static const __u8 keeps[] = {
+		[WEIR_PER_SOURCE] = WEIR_KEEPS_SOURCE,
+		[WEIR_PER_DESTINATION] = WEIR_KEEPS_DESTINATION,
+	};
+
 	*ret = (struct weir_limit_name){
 		.window_ns = l->algorithm == WEIR_ALGO_TOKEN_BUCKET ? 0 : l->window_ns,
 		.algorithm = l->algorithm,
@@ -81,7 +86,7 @@ static void identity(const struct weir_conf_limit *l, bool fleet, struct weir_li
 		.prefix4 = l->ipv4_prefix,
 		.prefix6 = l->ipv6_prefix,
 		.block = l->block_for_ns != 0,
-		.fleet = fleet,
+		.keeps = fleet ? WEIR_KEEPS_FLEET : keeps[l->per],
 	};
 	memcpy(ret->name, l->name, sizeof(ret->name) - 1);
 }
@@ -90,7 +95,7 @@ static bool same_identity(const struct weir_limit_name *a, const struct weir_lim
 {
 	return !strncmp(a->name, b->name, WEIR_NAME_MAX) && a->window_ns == b->window_ns &&
 	       a->algorithm == b->algorithm && a->bytes == b->bytes && a->prefix4 == b->prefix4 &&
-	       a->prefix6 == b->prefix6 && a->fleet == b->fleet;
+	       a->prefix6 == b->prefix6 && a->keeps == b->keeps;
 }
 
 /* A free index, else that of the limit which has been gone longest: of 64, at most 32 are live now, and those that were

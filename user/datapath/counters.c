@@ -104,7 +104,7 @@ static bool same_owner(const struct weir_limit_name *a, const struct weir_limit_
 {
 	return strncmp(a->name, b->name, sizeof(a->name)) == 0 && a->window_ns == b->window_ns &&
 	       a->algorithm == b->algorithm && a->bytes == b->bytes && a->prefix4 == b->prefix4 &&
-	       a->prefix6 == b->prefix6;
+	       a->prefix6 == b->prefix6 && a->keeps == b->keeps;
 }
 
 void weir_base_renew(struct weir_datapath *d, const struct weir_limit_name names[WEIR_STATS_MAX])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Where the state of limits lies: limits that follow each other and have one prefix length share the slots of a group
  * as far as these have words, each group has its region of the table. Walking groups in order, and limits inside a
- * group in order, is then the configuration's order. Called by compile.c.
+ * group in order, is then the configuration's order, limits of destinations after those of sources. Called by compile.c.
  */
 #include <errno.h>
 
@@ -127,6 +127,11 @@ static void own(struct weir_group *g, __u8 w, __u8 limit, __u8 role)
 	g->role[w] = role;
 }
 
+static bool is_destination(const struct weir_limit *l)
+{
+	return l->flags & WEIR_LIMIT_DESTINATION;
+}
+
 /* Writes a group of @n limits whose words are known to fit. */
 static void finish_group(const struct weir_policy *old, bool v6, const __u8 *ids, unsigned n,
 			 __u8 prefix_len, struct weir_policy *p, struct weir_group *g)
@@ -141,6 +146,7 @@ static void finish_group(const struct weir_policy *old, bool v6, const __u8 *ids
 		(void)place_run(p, ids, n, s, NULL, spot); /* fits: tried when the run was formed */
 	g->prefix_len = prefix_len;
 	g->n = n;
+	g->flags = is_destination(&p->limit[ids[0]]) ? WEIR_GROUP_DESTINATION : 0;
 	for (i = 0; i < WORDS_MAX; i++) {
 		g->owner[i] = WEIR_NO_LIMIT;
 		g->limit[i] = WEIR_NO_LIMIT;
@@ -192,19 +198,24 @@ static int size_regions(bool v6, __u32 buckets, unsigned n, struct weir_group *g
 	return 0;
 }
 
-/* Limits as they are judged: in the order of the configuration, each with what counts for it behind it. */
+/* Limits as they are judged: those of sources in the order of the configuration, each with what counts for it behind it;
+ * then those of destinations.
+ */
 static unsigned judged_order(const struct weir_policy *p, __u8 *ret)
 {
 	unsigned n = 0, i, k;
 
 	for (i = 0; i < p->n_limits; i++) {
-		if (p->limit[i].flags & WEIR_LIMIT_FLEET)
+		if (p->limit[i].flags & (WEIR_LIMIT_FLEET | WEIR_LIMIT_DESTINATION))
 			continue;
 		ret[n++] = (__u8)i;
 		for (k = i + 1; k < p->n_limits; k++)
 			if (p->limit[k].flags & WEIR_LIMIT_FLEET && p->limit[k].counts_for == i)
 				ret[n++] = (__u8)k;
 	}
+	for (i = 0; i < p->n_limits; i++)
+		if (is_destination(&p->limit[i]))
+			ret[n++] = (__u8)i;
 	return n;
 }
 
@@ -225,8 +236,9 @@ static int place_family(const struct weir_conf *conf, const struct weir_policy *
 			continue;
 		len = v6 ? conf->limits[i].ipv6_prefix : conf->limits[i].ipv4_prefix;
 		ids[n] = i;
-		if (n &&
-		    (len != run_len || !place_run(p, ids, n + 1, shape_of(v6, len), NULL, spot))) {
+		if (n && (len != run_len ||
+			  is_destination(&p->limit[ids[0]]) != is_destination(&p->limit[i]) ||
+			  !place_run(p, ids, n + 1, shape_of(v6, len), NULL, spot))) {
 			finish_group(old, v6, ids, n, run_len, p, &groups[groups_n++]);
 			ids[0] = i;
 			n = 0;

@@ -299,7 +299,8 @@ bool weir_table_has(const struct weir_tables *t, const union weir_addr *addr, __
 		__u32 bucket;
 		__u64 tag;
 
-		if (!group || group->prefix_len < (family == 4 ? 32 : 64))
+		if (!group || group->flags & WEIR_GROUP_DESTINATION ||
+		    group->prefix_len < (family == 4 ? 32 : 64))
 			continue;
 		tag = weir_side_locate(t, group, s.v6, addr, &bucket);
 		if (weir_side_scan(&s, bucket, tag) >= 0)
