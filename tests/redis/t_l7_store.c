@@ -537,7 +537,8 @@ static void an_open_breaker_costs_what_an_embedded_store_does(void **state)
 		away = best(away, ns_each(lab->w[0], lab));
 	}
 	print_message("a check: %.0f ns embedded, %.0f ns with the breaker open\n", here, away);
-	assert_true(away < 2 * here); /* both with the test's own part */
+	/* the bench has the bar (1.02); this is for what a busy machine cannot hide */
+	assert_true(away < 1.3 * here);
 	weir_l7_worker_free(embedded.w[0]);
 	weir_l7_free(embedded.l7[0]);
 	done(lab);

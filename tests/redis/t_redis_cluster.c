@@ -231,6 +231,7 @@ static void a_killed_node_is_replaced_and_the_others_go_on(void **state)
 	n = load.failed;
 	by = load.by[0];
 	assert_true(fix_wait(f, load.failed > n + 10 && load.by[0] > by + 50, 5000));
+	assert_false(*f->s->away); /* two of three are there */
 	by = load.by[2];
 	assert_true(fix_wait(f, load.by[2] > by + 100, 30000)); /* its replica has taken over */
 	print_message("replaced after %llu ms\n",

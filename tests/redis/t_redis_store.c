@@ -245,11 +245,13 @@ static void a_killed_server_is_noticed_at_once_and_its_return_too(void **state)
 	assert_true(fix_wait(f, load.answered > n + 500, 5000));
 	assert_int_equal(load.last_error, -EHOSTDOWN);
 	assert_true(load.longest_ns < 5 * MS); /* at once: nothing waits */
+	assert_true(*f->s->away);
 	assert_int_equal(redis_start(&f->r, NULL), 0);
 	back_ns = wait_now_ns();
 	n = load.admitted;
 	assert_true(fix_wait(f, load.admitted > n, 5000));
 	assert_true(wait_now_ns() - back_ns < 4 * f->o.probe_ns);
+	assert_false(*f->s->away);
 	load_stop(&load);
 	assert_int_equal(load.over, 0);
 }

@@ -11,6 +11,9 @@
 
 enum how { NOW, LATER, FAILS };
 
+/* A store that is away says so before it is asked, as one whose breakers are all open does; or only when it is. */
+static bool says_so;
+
 struct fleet;
 struct far {
 	struct weir_store store;
@@ -24,8 +27,10 @@ struct fleet {
 	struct weir_store *shared;
 	struct far *all;
 	enum how how;
+	bool away;
+	const __u8 *lost; /* the key whose node is away; NULL: none */
 	unsigned decided, refunded, layers;
-	__u8 tag[WEIR_STORE_TAG_BYTES];
+	__u8 tag[WEIR_STORE_TAG_BYTES], key[WEIR_STORE_KEY_BYTES];
 	struct engine *e[AGENTS];
 	struct event_base *base;
 	struct event_base *last; /* of the store that was made last */
@@ -37,10 +42,12 @@ static void decide(struct weir_store *store, struct weir_store_request *q, weir_
 	struct far *s = (struct far *)store;
 	struct fleet *f = s->fleet;
 
+	assert_false(f->away);
 	f->decided++;
 	f->layers = (unsigned)q->n;
 	memcpy(f->tag, q->layer[0].tag, sizeof(f->tag));
-	if (f->how == FAILS) {
+	memcpy(f->key, q->layer[0].key, sizeof(f->key));
+	if (f->how == FAILS || (f->lost && !memcmp(f->lost, f->key, sizeof(f->key)))) {
 		done(q, -EHOSTDOWN, data);
 	} else if (f->how == LATER) {
 		assert_null(s->q);
@@ -104,11 +111,19 @@ static void end(struct weir_store *store)
 	free(s);
 }
 
+static void health(struct weir_store *s, struct weir_far_stats *ret)
+{
+	bool away = ((struct far *)s)->fleet->away;
+
+	*ret = (struct weir_far_stats){.health = away ? WEIR_FAR_OPEN : WEIR_FAR_HEALTHY};
+}
+
 static const struct weir_store_ops ops = {.name = "far",
 					  .decide = decide,
 					  .refund = refund,
 					  .reset = reset,
 					  .sweep = sweep,
+					  .far = health,
 					  .free = end};
 
 static int store_of(void *arg, struct event_base *base, struct weir_store **ret)
@@ -119,6 +134,7 @@ static int store_of(void *arg, struct event_base *base, struct weir_store **ret)
 	assert_non_null(base);
 	assert_non_null(s);
 	s->store.ops = &ops;
+	s->store.away = &f->away;
 	s->fleet = f;
 	s->next = f->all;
 	f->all = s;
@@ -177,11 +193,16 @@ static void advance(struct fleet *f, __u64 us)
 		engine_advance(f->e[i], us);
 }
 
-/* A server that is away is not asked for a millisecond. */
+static void away(struct fleet *f)
+{
+	f->how = FAILS;
+	f->away = says_so;
+}
+
 static void back(struct fleet *f)
 {
 	f->how = NOW;
-	advance(f, 1000);
+	f->away = false;
 }
 
 /* How many of @n questions to each agent in turn pass. */
@@ -428,7 +449,7 @@ static void each_agent_grants_its_part(void **state)
 			  "limit: 30, window: 60s}\n");
 	for (size_t i = 0; i < AGENTS; i++)
 		weir_l7_set_agents(f.e[i]->l7, AGENTS);
-	f.how = FAILS;
+	away(&f);
 	assert_int_equal(ALL(&f, 120, .target = "/a"), 30);
 	assert_int_equal(ALL(&f, 120, .target = "/t"), 30);
 	assert_int_equal(ALL(&f, 120, .target = "/l"), 30);
@@ -449,7 +470,7 @@ static void a_share_that_is_set_counts(void **state)
 	engine_configure(f.e[0], "store: {url: redis://127.0.0.1, local_share: 25%}\n"
 				 "request_limits:\n" FIXED("a", "100", ""));
 	weir_l7_set_agents(f.e[0]->l7, 50);
-	f.how = FAILS;
+	away(&f);
 	assert_int_equal(PASSING(f.e[0], 200, .target = "/a"), 25);
 	done(&f);
 }
@@ -461,7 +482,7 @@ static void a_cost_above_the_share_takes_all_of_it(void **state)
 	(void)state;
 	begin(&f, "request_limits:\n" FIXED("a", "100", ""));
 	weir_l7_set_agents(f.e[0]->l7, 10);
-	f.how = FAILS;
+	away(&f);
 	assert_int_equal(ASK(f.e[0], .target = "/a", .cost_n = 50), WEIR_ANSWER_ALLOW);
 	assert_int_equal(ASK(f.e[0], .target = "/a"), WEIR_ANSWER_RATE_LIMITED);
 	assert_int_equal(ASK(f.e[0], .target = "/a", .cost_n = 101), WEIR_ANSWER_COST_TOO_LARGE);
@@ -475,7 +496,7 @@ static void what_was_granted_here_is_not_counted_there(void **state)
 	(void)state;
 	begin(&f, "request_limits:\n" FIXED("a", "10", ""));
 	assert_int_equal(ALL(&f, 4, .target = "/a"), 4);
-	f.how = FAILS;
+	away(&f);
 	assert_int_equal(PASSING(f.e[0], 30, .target = "/a"), 10);
 	back(&f);
 	assert_int_equal(ALL(&f, 30, .target = "/a"), 6); /* the store's counts stand */
@@ -493,7 +514,7 @@ static void short_failures_grant_one_share(void **state)
 		  "  - {name: a, key: ip, algorithm: fixed-window, limit: 10, window: 1h}\n");
 	assert_int_equal(PASSING(f.e[0], 12, .target = "/"), 10);
 	for (int i = 0; i < 20; i++) {
-		f.how = FAILS;
+		away(&f);
 		engine_advance(f.e[0], 2 * US_PER_S); /* what was remembered is over */
 		passed += PASSING(f.e[0], 5, .target = "/");
 		back(&f);
@@ -504,7 +525,7 @@ static void short_failures_grant_one_share(void **state)
 	/* back for good: the next time it is a new one */
 	engine_advance(f.e[0], 11 * US_PER_S);
 	assert_int_equal(PASSING(f.e[0], 3, .target = "/"), 0);
-	f.how = FAILS;
+	away(&f);
 	engine_advance(f.e[0], 2 * US_PER_S);
 	assert_int_equal(PASSING(f.e[0], 30, .target = "/"), 10);
 	/* and a long one stays one, however rarely somebody asks */
@@ -521,11 +542,12 @@ static void while_it_is_away_a_host_still_counts_all_or_none(void **state)
 
 	(void)state;
 	begin(&f, BOTH);
-	f.how = FAILS;
+	away(&f);
 	assert_int_equal(PASSING(f.e[0], 5, .target = "/"), 5);
 	assert_int_equal(engine_limit(f.e[0], "all")->remaining, 7);
 	assert_int_equal(PASSING(f.e[0], 4, .target = "/"), 0);
-	assert_int_equal(engine_counts(f.e[0], "all").n[WEIR_L7_LOCAL], 5);
+	/* where the host is looked at before the fleet is found to be away, its refusals end there */
+	assert_int_equal(engine_counts(f.e[0], "all").n[WEIR_L7_LOCAL], says_so ? 9 : 5);
 	assert_int_equal(engine_counts(f.e[0], "back-end").n[WEIR_L7_LOCAL], 0);
 	back(&f);
 	assert_int_equal(PASSING(f.e[0], 9, .target = "/"), 0); /* of this host: it was not away */
@@ -542,7 +564,7 @@ static void new_keys_are_counted_here_too(void **state)
 	begin(&f, "request_limits:\n"
 		  "  - {name: a, key: {any: [api-key], new_per_ip: 3 per 60s}, algorithm: "
 		  "fixed-window, limit: 2, window: 60s}\n");
-	f.how = FAILS;
+	away(&f);
 	for (unsigned i = 0; i < 20; i++) {
 		(void)snprintf(key, sizeof(key), "X-API-Key: k%u", i);
 		passed += ASK(f.e[0], .target = "/", .header = {key}) == WEIR_ANSWER_ALLOW;
@@ -558,11 +580,112 @@ static void a_failure_is_never_called_rate_limited(void **state)
 	(void)state;
 	begin(&f, "request_limits:\n" FIXED("c", "10", ", on_store_failure: closed")
 			  FIXED("o", "1", ", on_store_failure: open"));
-	f.how = FAILS;
+	away(&f);
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(ASK(f.e[0], .target = "/c"), WEIR_ANSWER_STORE_UNAVAILABLE);
 		assert_int_equal(ASK(f.e[0], .target = "/o"), WEIR_ANSWER_ALLOW);
 	}
+	done(&f);
+}
+
+static void refunds_and_looks_reach_this_host_alone(void **state)
+{
+	struct fleet f;
+
+	(void)state;
+	begin(&f, BOTH);
+	away(&f);
+	assert_int_equal(PASSING(f.e[0], 3, .target = "/"), 3);
+	assert_int_equal(ASK(f.e[0], .target = "/", .refund = true), WEIR_ANSWER_STORE_UNAVAILABLE);
+	assert_int_equal(ASK(f.e[0], .target = "/", .peek = true), WEIR_ANSWER_ALLOW);
+	assert_int_equal(engine_limit(f.e[0], "back-end")->remaining, 3); /* it was given back */
+	assert_int_equal(engine_limit(f.e[0], "all")->remaining, 9);	  /* it was not */
+	assert_int_equal(engine_counts(f.e[0], "all").n[WEIR_L7_LOCAL], 3);
+	done(&f);
+}
+
+static void a_host_without_room_is_a_store_that_is_away_too(void **state)
+{
+	static const char conf[] = "memory: {request_keys: 100, request_bytes: 64 KiB}\n"
+				   "request_limits:\n"
+				   "  - {name: host, match: {path: /b}, key: ip, algorithm: "
+				   "sliding-window-log, limit: 50000,\n"
+				   "     window: 60s, scope: host, on_store_failure: open}\n"
+				   "  - {name: all, key: ip, algorithm: sliding-window-log, limit: "
+				   "50000, window: 60s}\n";
+	struct fleet f;
+
+	(void)state;
+	begin(&f, conf);
+	away(&f);
+	assert_int_equal(ASK(f.e[0], .target = "/a", .cost_n = 40000),
+			 WEIR_ANSWER_STORE_UNAVAILABLE);
+	assert_int_equal(ASK(f.e[0], .target = "/b", .cost_n = 40000),
+			 WEIR_ANSWER_STORE_UNAVAILABLE);
+	assert_int_equal(f.e[0]->n, 1);
+	assert_int_equal(engine_counts(f.e[0], "host").n[WEIR_L7_UNJUDGED], 1);
+	assert_int_equal(engine_counts(f.e[0], "all").n[WEIR_L7_CLOSED], 2);
+	assert_int_equal(engine_counts(f.e[0], "all").n[WEIR_L7_LOCAL], 0);
+	assert_int_equal(ASK(f.e[0], .target = "/b"), WEIR_ANSWER_ALLOW);
+	done(&f);
+}
+
+static void an_open_limit_is_counted_as_unjudged_and_nothing_else(void **state)
+{
+	struct fleet f;
+
+	(void)state;
+	begin(&f, "request_limits:\n" FIXED("o", "1", ", on_store_failure: open"));
+	away(&f);
+	assert_int_equal(PASSING(f.e[0], 5, .target = "/o"), 5);
+	assert_int_equal(PASSING(f.e[0], 2, .target = "/"), 2); /* meets none */
+	assert_int_equal(f.e[0]->n, 0);
+	assert_int_equal(engine_counts(f.e[0], "o").n[WEIR_L7_UNJUDGED], 5);
+	assert_int_equal(engine_stats(f.e[0]).no_limit, 2);
+	assert_int_equal(engine_stats(f.e[0]).allowed, 7);
+	done(&f);
+}
+
+/* With the breaker open nobody is asked, and from the moment on that it closes everybody is. */
+static void a_store_that_says_so_is_not_asked_and_its_return_is_noticed_at_once(void **state)
+{
+	struct fleet f;
+
+	(void)state;
+	begin(&f, "request_limits:\n" FIXED("c", "10", ", on_store_failure: closed"));
+	assert_int_equal(PASSING(f.e[0], 3, .target = "/c"), 3);
+	f.how = FAILS;
+	f.away = true;
+	f.decided = 0;
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(ASK(f.e[0], .target = "/c"), WEIR_ANSWER_STORE_UNAVAILABLE);
+		engine_advance(f.e[0], 700);
+	}
+	assert_int_equal(f.decided, 0);
+	back(&f);
+	assert_int_equal(PASSING(f.e[0], 20, .target = "/c"), 7);
+	assert_int_equal(f.e[0]->answer.code, WEIR_ANSWER_RATE_LIMITED);
+	done(&f);
+}
+
+/* A Cluster has others: their clients are counted by the fleet. */
+static void a_node_that_is_away_is_not_the_store(void **state)
+{
+	__u8 key[WEIR_STORE_KEY_BYTES];
+	unsigned passed = 0;
+	struct fleet f;
+
+	(void)state;
+	begin(&f, "request_limits:\n" FIXED("a", "10", ""));
+	assert_int_equal(ASK(f.e[0], .target = "/a", .ip = "198.51.100.2"), WEIR_ANSWER_ALLOW);
+	memcpy(key, f.key, sizeof(key));
+	f.lost = key;
+	for (int i = 0; i < 30; i++) {
+		(void)ASK(f.e[i % AGENTS], .target = "/a", .ip = "198.51.100.2");
+		passed += ASK(f.e[i % AGENTS], .target = "/a") == WEIR_ANSWER_ALLOW;
+	}
+	assert_int_equal(passed, 10);
+	assert_int_equal(engine_counts(f.e[0], "a").n[WEIR_L7_LOCAL], 10); /* of the other */
 	done(&f);
 }
 
@@ -690,6 +813,19 @@ static void states_of_one_address_say_so(void **state)
 
 int main(void)
 {
+	const struct CMUnitTest without_a_store[] = {
+		cmocka_unit_test(each_agent_grants_its_part),
+		cmocka_unit_test(a_share_that_is_set_counts),
+		cmocka_unit_test(a_cost_above_the_share_takes_all_of_it),
+		cmocka_unit_test(what_was_granted_here_is_not_counted_there),
+		cmocka_unit_test(short_failures_grant_one_share),
+		cmocka_unit_test(while_it_is_away_a_host_still_counts_all_or_none),
+		cmocka_unit_test(new_keys_are_counted_here_too),
+		cmocka_unit_test(a_failure_is_never_called_rate_limited),
+		cmocka_unit_test(refunds_and_looks_reach_this_host_alone),
+		cmocka_unit_test(a_host_without_room_is_a_store_that_is_away_too),
+		cmocka_unit_test(an_open_limit_is_counted_as_unjudged_and_nothing_else),
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agents_count_together),
 		cmocka_unit_test(another_secret_counts_another_client),
@@ -702,19 +838,19 @@ int main(void)
 		cmocka_unit_test(a_host_that_is_full_meanwhile_gives_the_fleet_its_charge_back),
 		cmocka_unit_test(monitor_limits_of_both_kinds_count_by_themselves),
 		cmocka_unit_test(refunds_reach_both),
-		cmocka_unit_test(each_agent_grants_its_part),
-		cmocka_unit_test(a_share_that_is_set_counts),
-		cmocka_unit_test(a_cost_above_the_share_takes_all_of_it),
-		cmocka_unit_test(what_was_granted_here_is_not_counted_there),
-		cmocka_unit_test(short_failures_grant_one_share),
-		cmocka_unit_test(while_it_is_away_a_host_still_counts_all_or_none),
-		cmocka_unit_test(new_keys_are_counted_here_too),
-		cmocka_unit_test(a_failure_is_never_called_rate_limited),
+		cmocka_unit_test(
+			a_store_that_says_so_is_not_asked_and_its_return_is_noticed_at_once),
+		cmocka_unit_test(a_node_that_is_away_is_not_the_store),
 		cmocka_unit_test(whoever_has_no_loop_waits_for_the_answer),
 		cmocka_unit_test(a_connection_comes_back_with_the_question),
 		cmocka_unit_test(what_everybody_shares_is_reset_for_the_fleet),
 		cmocka_unit_test(states_of_one_address_say_so),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	failed += cmocka_run_group_tests_name("away", without_a_store, NULL, NULL);
+	says_so = true;
+	return failed +
+	       cmocka_run_group_tests_name("away, and it says so", without_a_store, NULL, NULL);
 }

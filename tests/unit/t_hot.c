@@ -96,7 +96,7 @@ static void fleet_begin(struct fleet *f, bool deny, bool lease)
 	*f = (struct fleet){.now_us = EPOCH};
 	f->shared = request_store(100000, STORE_BYTES, 0);
 	for (size_t i = 0; i < AGENTS; i++) {
-		f->far[i] = (struct far){.store = {&far_ops}, .inner = f->shared};
+		f->far[i] = (struct far){.store = {.ops = &far_ops}, .inner = f->shared};
 		assert_int_equal(weir_store_hot_new(&f->far[i].store, &f->agent[i], &o, &f->hot[i]),
 				 0);
 	}
@@ -565,7 +565,7 @@ static void threads_of_an_agent_share_its_lease(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {
-		far[i] = (struct far){.store = {&far_ops}, .inner = shared};
+		far[i] = (struct far){.store = {.ops = &far_ops}, .inner = shared};
 		assert_int_equal(weir_store_hot_new(&far[i].store, &agent, &o, &hot[i]), 0);
 	}
 	for (int i = 0; i < 4000; i++, now_us += 10) {

@@ -29,8 +29,9 @@ void weir_l7_note_failure(struct weir_l7 *l7, __u64 now_us)
 	__u64 failed_us = get(&a->failed_us), period = get(&a->period);
 
 	if (failed_us && get(&a->back_us) > failed_us && now_us > failed_us + WEIR_L7_AWAY_CALM_US)
-		(void)__atomic_compare_exchange_n(&a->period, &period, period + 1, false,
-						  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		if (__atomic_compare_exchange_n(&a->period, &period, period + 1, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			(void)__atomic_add_fetch(&a->version, 1, __ATOMIC_RELEASE);
 	if (now_us > failed_us + US_PER_S / 10 || now_us < failed_us ||
 	    get(&a->back_us) >= failed_us)
 		set(&a->failed_us, now_us);
@@ -47,60 +48,64 @@ void weir_l7_note_success(struct weir_l7 *l7, __u64 now_us)
 
 /* --- a host's part ---- */
 
-static void share_of(const struct weir_l7 *l7, const struct weir_rules *rules, __u64 *ret_parts,
-		     __u64 *ret_whole)
+static void work_out(struct weir_l7_use *use, const struct weir_l7 *l7)
 {
-	*ret_parts = rules->local_share_parts ? rules->local_share_parts : 1;
-	*ret_whole =
-		rules->local_share_parts ? PARTS : __atomic_load_n(&l7->agents, __ATOMIC_RELAXED);
+	const struct weir_rules *rules = use->rules;
+	__u64 salt = (get(&l7->away.period) + 1) * MIXER, parts = 1,
+	      whole = __atomic_load_n(&l7->agents, __ATOMIC_RELAXED);
+
+	if (rules->local_share_parts) {
+		parts = rules->local_share_parts;
+		whole = PARTS;
+	}
+	for (size_t i = 0; i < rules->n * rules->n_plan; i++) {
+		const struct weir_rule *rule = &rules->rule[i / rules->n_plan];
+		struct weir_l7_local *x = &use->local[i];
+
+		weir_rule_local(rule, i % rules->n_plan, parts, whole, (rule->salt ^ salt) | 1,
+				&x->store, &x->fresh);
+	}
 }
 
-/* Worked out anew when the share or the period changes. NULL: no memory. */
-static const struct weir_l7_local *local_of(struct weir_l7_call *call, const struct weir_l7_part *p)
+/* Without memory each limit is closed. */
+void weir_l7_work_out_local(struct weir_l7_use *use, const struct weir_l7 *l7)
 {
-	struct weir_l7_use *use = call->use;
 	const struct weir_rules *rules = use->rules;
-	size_t plan = (size_t)(p->numbers - p->rule->numbers);
-	__u64 parts, whole, period = get(&call->w->l7->away.period);
-	struct weir_l7_local *x;
+	__u64 version = __atomic_load_n(&l7->away.version, __ATOMIC_ACQUIRE);
 
 	if (!use->local)
 		use->local = calloc(rules->n * rules->n_plan, sizeof(*use->local));
 	if (!use->local)
-		return NULL;
-	share_of(call->w->l7, rules, &parts, &whole);
-	x = &use->local[(size_t)(p->rule - rules->rule) * rules->n_plan + plan];
-	if (x->known && x->period == period && x->parts == parts && x->whole == whole)
-		return x;
-	*x = (struct weir_l7_local){.known = true,
-				    .period = period,
-				    .parts = parts,
-				    .whole = whole};
-	weir_rule_local(p->rule, plan, parts, whole, (p->rule->salt ^ (period + 1) * MIXER) | 1,
-			&x->store, &x->fresh);
-	return x;
+		return;
+	work_out(use, l7);
+	use->local_version = version;
 }
 
-/* @y as this host alone judges it. A cost that the whole limit would hold takes all of a part that is smaller. */
-static bool make_local(struct weir_l7_call *call, const struct weir_l7_part *p,
-		       struct weir_store_layer *y)
+/* A cost that the whole limit would hold takes all of a part that is smaller. */
+__u64 weir_l7_local_cost(const struct weir_l7_local *x, const struct weir_store_layer *y)
 {
-	const struct weir_l7_local *x = local_of(call, p);
-	__u64 room;
+	__u64 room = weir_store_limit_room(&x->store);
 
-	if (!x)
-		return false;
-	room = weir_store_limit_room(&x->store);
-	if (y->cost > room && y->cost <= weir_store_limit_room(y->limit))
-		y->cost = room;
-	y->limit = &x->store;
-	if (y->fresh)
-		y->fresh = &x->fresh;
-	y->charged = y->admitted = y->used_instead = false;
-	return true;
+	return y->cost > room && y->cost <= weir_store_limit_room(y->limit) ? room : y->cost;
 }
 
 /* --- sorting ---- */
+
+enum weir_on_store_failure weir_l7_without_store(struct weir_l7_call *call,
+						 const struct weir_rule *rule)
+{
+	struct weir_l7_counts *c = &call->w->counts;
+	bool counts = !call->peek && !call->refund;
+
+	if (counts)
+		__atomic_store_n(&c->last_away_us[rule->slot], call->asked_us, __ATOMIC_RELAXED);
+	if (rule->on_store_failure == WEIR_FAILURE_LOCAL)
+		return call->use->local && !rule->host && !call->refund ? WEIR_FAILURE_LOCAL
+									: WEIR_FAILURE_CLOSED;
+	if (rule->on_store_failure == WEIR_FAILURE_OPEN && counts)
+		weir_l7_count_limit(c, rule->slot, WEIR_L7_UNJUDGED);
+	return rule->on_store_failure;
+}
 
 static void set_done(struct weir_store_request *q, int r, void *data)
 {
@@ -108,38 +113,23 @@ static void set_done(struct weir_store_request *q, int r, void *data)
 	*(int *)data = r;
 }
 
-static void note_away(const struct weir_l7_call *call, const struct weir_l7_part *p)
-{
-	struct weir_l7_counts *c = &call->w->counts;
-
-	if (!call->peek && !call->refund)
-		__atomic_store_n(&c->last_away_s[p->rule->slot], call->asked_us / US_PER_S,
-				 __ATOMIC_RELAXED);
-}
-
 /* Of the limits of this host (@host) or the others, what each says without a store: open ones go, and what cannot be
  * judged here is marked. Returns how many are to be; *ret_refused if some enforcing one is not.
  */
 static size_t sort_out(struct weir_l7_call *call, bool host, bool *ret_refused)
 {
-	struct weir_l7_worker *w = call->w;
 	size_t n = 0, local = 0;
 
 	for (size_t i = 0; i < call->n; i++) {
 		struct weir_l7_part p = call->part[i];
 
 		if (p.state == WEIR_L7_PART_LAYER && p.host == host) {
-			note_away(call, &p);
-			if (p.rule->on_store_failure == WEIR_FAILURE_OPEN) {
-				if (!call->peek && !call->refund)
-					weir_l7_count_limit(&w->counts, p.rule->slot,
-							    WEIR_L7_UNJUDGED);
+			enum weir_on_store_failure f = weir_l7_without_store(call, p.rule);
+
+			if (f == WEIR_FAILURE_OPEN)
 				continue;
-			}
-			if (p.rule->on_store_failure == WEIR_FAILURE_LOCAL && w->l7->local &&
-			    !host && !call->refund)
-				local++;
-			else
+			local += f == WEIR_FAILURE_LOCAL;
+			if (f == WEIR_FAILURE_CLOSED)
 				p.state = WEIR_L7_PART_NO_STORE;
 		}
 		*ret_refused |= p.state != WEIR_L7_PART_LAYER && !p.rule->monitor;
@@ -157,11 +147,11 @@ static void add_local(struct weir_l7_call *call, struct weir_l7_job *job, struct
 
 	if (to != y)
 		*to = *y;
-	if (!p->host && !make_local(call, p, to)) {
-		p->state = WEIR_L7_PART_NO_STORE;
-		job->q.peek |= !p->rule->monitor;
-		return;
-	}
+	to->charged = to->admitted = to->used_instead = false;
+	if (!p->host)
+		weir_l7_make_local(weir_l7_local_of(call->use, p->rule,
+						    (size_t)(p->numbers - p->rule->numbers)),
+				   to);
 	p->layer = (unsigned)job->q.n++;
 	p->local = !p->host;
 	p->host = false;
@@ -192,13 +182,39 @@ static struct weir_l7_job *local_job(struct weir_l7_call *call, bool refused)
 	return job;
 }
 
+/* What this host was to judge alone it could not either. */
+static void give_up(struct weir_l7_call *call)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < call->n; i++) {
+		struct weir_l7_part p = call->part[i];
+
+		p.local = false;
+		if (p.state == WEIR_L7_PART_LAYER &&
+		    weir_l7_without_store(call, p.rule) == WEIR_FAILURE_OPEN)
+			continue;
+		if (p.state == WEIR_L7_PART_LAYER)
+			p.state = WEIR_L7_PART_NO_STORE;
+		call->part[n++] = p;
+	}
+	call->n = n;
+}
+
 void weir_l7_store_away(struct weir_l7_call *call)
 {
 	struct weir_l7_job *old = call->job, *job = NULL;
 	bool refused = false, merge = call->host && !call->refund;
-	size_t n = sort_out(call, false, &refused);
+	size_t n;
 	int r = -ENOMEM;
 
+	if (call->away) {
+		give_up(call);
+		return;
+	}
+	if (call->w->l7->local)
+		weir_l7_check_local(call->use, call->w->l7);
+	n = sort_out(call, false, &refused);
 	if (n || merge)
 		job = local_job(call, refused);
 	if (old != job && old->busy)
@@ -212,11 +228,8 @@ void weir_l7_store_away(struct weir_l7_call *call)
 	call->job = job;
 	if (job)
 		job->store->ops->decide(job->store, &job->q, set_done, &r);
-	for (size_t i = 0; (n || merge) && r < 0 && i < call->n; i++) {
-		call->part[i].local = false;
-		if (call->part[i].state == WEIR_L7_PART_LAYER)
-			call->part[i].state = WEIR_L7_PART_NO_STORE;
-	}
+	if ((n || merge) && r < 0)
+		give_up(call);
 }
 
 void weir_l7_host_away(struct weir_l7_call *call)

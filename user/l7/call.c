@@ -6,7 +6,7 @@
 
 #include "user/l7/engine_int.h"
 
-#define DOWN_US 1000 /* a server that is away is not asked for again */
+#define NOTE_US 10000 /* that the store is away still */
 
 /* --- the end of it ---- */
 
@@ -150,20 +150,6 @@ static int set_timer(struct weir_l7_call *call)
 	return 0;
 }
 
-/* It need not be asked: the fleet's secret is not known yet (what is counted without it would be counted nowhere), or a
- * moment ago it said at once that its server is away.
- */
-static bool is_away(const struct weir_l7_call *call)
-{
-	const struct weir_l7_worker *w = call->w;
-	const struct weir_l7 *l7 = w->l7;
-
-	if (!l7->shared || call->job->store == l7->local)
-		return false;
-	return !__atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED) ||
-	       call->asked_us - w->down_us < DOWN_US;
-}
-
 static void put_question(struct weir_l7_call *call)
 {
 	struct weir_l7_job *job;
@@ -180,10 +166,9 @@ static void put_question(struct weir_l7_call *call)
 		weir_l7_host_look(call);
 	job = call->job;
 	store = job->store;
-	job->busy = job->q.n > 0 && !is_away(call);
-	if (!job->busy) {
-		job->r = job->q.n ? -EHOSTDOWN
-				  : 0; /* nothing: missing keys alone, or refused here */
+	job->busy = job->q.n > 0;
+	if (!job->busy) { /* missing keys alone, or refused here */
+		job->r = 0;
 		job->q.admitted = true;
 	} else if (call->refund) {
 		job->q.newest = true;
@@ -193,13 +178,11 @@ static void put_question(struct weir_l7_call *call)
 	} else {
 		job->q.peek = call->peek;
 		for (size_t i = 0; i < call->n; i++) /* refused already: nothing is charged */
-			job->q.peek |= call->part[i].state == WEIR_L7_PART_NO_KEY &&
+			job->q.peek |= call->part[i].state != WEIR_L7_PART_LAYER &&
 				       !call->part[i].rule->monitor;
 		store->ops->decide(store, &job->q, on_store, job);
 	}
 	call->waiting = true;
-	if (!job->busy && job->r == -EHOSTDOWN && !is_away(call))
-		call->w->down_us = call->asked_us;
 	if (!job->busy)
 		conclude(call, job->r);
 	else if (set_timer(call) < 0)
@@ -207,6 +190,22 @@ static void put_question(struct weir_l7_call *call)
 }
 
 /* --- asking ---- */
+
+/* Is its store known to be away? Or the fleet's secret not known yet: what is counted without it would be counted nowhere. */
+static bool is_away(struct weir_l7_call *call)
+{
+	struct weir_l7_worker *w = call->w;
+	struct weir_l7 *l7 = w->l7;
+
+	if (!w->away || (!*w->away && __atomic_load_n(&l7->secret_known, __ATOMIC_RELAXED)))
+		return false;
+	if (call->asked_us - w->noted_us >= NOTE_US) {
+		w->noted_us = call->asked_us;
+		weir_l7_note_failure(l7, call->asked_us);
+	}
+	weir_l7_check_local(call->use, l7);
+	return true;
+}
 
 static struct weir_l7_call *begin(struct weir_l7_worker *w, const struct weir_l7_query *q,
 				  weir_l7_done_fn *done, void *arg)
@@ -269,12 +268,17 @@ static int ask(struct weir_l7_worker *w, struct weir_l7_call *call, const struct
 		return -ENOMEM;
 	call->job->call = call;
 	call->job->q.now_us = call->asked_us;
+	call->met = false;
+	call->away = is_away(call);
+	call->beside = w->l7->local && !call->away;
+	if (call->away)
+		call->job->store = w->l7->local;
 	r = weir_l7_layers(w, call);
 	if (r < 0 && r != -EADDRNOTAVAIL && r != -E2BIG)
 		return -ENOMEM;
 	if (r < 0) {
 		refuse(call, r == -E2BIG ? "ambiguous-path" : "bad-address");
-	} else if (!call->n) {
+	} else if (!call->met) {
 		count_unlimited(call, false);
 		finish(call);
 	} else {

@@ -77,6 +77,7 @@ static int fill(struct weir_l7 *l7, const struct weir_conf *conf,
 	l7->keys = conf->request.keys;
 	l7->bytes = conf->request.bytes;
 	l7->agents = 1;
+	l7->away.version = 1;
 	l7->secret_known = options && options->secret;
 	if (l7->secret_known)
 		memcpy(l7->secret, options->secret, sizeof(l7->secret));
@@ -181,7 +182,9 @@ int weir_l7_set_secret(struct weir_l7 *l7, const unsigned char *secret, struct w
 
 void weir_l7_set_agents(struct weir_l7 *l7, unsigned n)
 {
-	__atomic_store_n(&l7->agents, n ? n : 1, __ATOMIC_RELAXED);
+	n = n ? n : 1;
+	if (__atomic_exchange_n(&l7->agents, n, __ATOMIC_RELAXED) != n)
+		(void)__atomic_add_fetch(&l7->away.version, 1, __ATOMIC_RELEASE);
 }
 
 void weir_l7_set_mode(struct weir_l7 *l7, enum weir_mode mode)

@@ -35,7 +35,7 @@ struct weir_l7_counts {
 	struct weir_l7_histogram check;
 	__u64 limit[WEIR_L7_SLOTS][WEIR_L7_VERDICT_MAX];
 	__u64 last_refused_s[WEIR_L7_SLOTS];
-	__u64 last_away_s[WEIR_L7_SLOTS]; /* judged without its store */
+	__u64 last_away_us[WEIR_L7_SLOTS]; /* judged without its store */
 };
 
 static inline void weir_l7_add(__u64 *counter, __u64 n)
@@ -92,12 +92,11 @@ void weir_l7_events_put(struct weir_l7_events *v, const struct weir_l7_event *ev
 struct weir_l7_away {
 	__u64 period;
 	__u64 failed_us, back_us;
+	__u64 version; /* of a host's part: the period or the number of agents has changed */
 };
 
 /* A host's part of one limit, as a worker has worked it out. */
 struct weir_l7_local {
-	bool known;
-	__u64 period, parts, whole;
 	struct weir_store_limit store, fresh;
 };
 
@@ -153,6 +152,7 @@ struct weir_l7_use {
 	size_t calls;
 	bool current;
 	struct weir_l7_local *local; /* by rule and plan; NULL until one is needed */
+	__u64 local_version;	     /* of the share that they are by */
 };
 
 /* What is asked of a store. It outlives its call where the store answers late. */
@@ -198,6 +198,9 @@ struct weir_l7_call {
 	void *arg;
 	struct event timer;
 	bool timing, ready, waiting, peek, refund, seen, has_client, may_wait, monitor;
+	bool away;   /* its store is, and is not asked: all that is judged is judged by this host */
+	bool beside; /* limits of this host have a question of their own beside it */
+	bool met;    /* a limit matched */
 	enum weir_answer_profile profile;
 	enum weir_answer_code refuse; /* ALLOW: the limits say */
 	const char *refuse_name;      /* monitor mode: what would have refused */
@@ -230,10 +233,11 @@ struct weir_l7_worker {
 	struct event_base *base;
 	struct event_base
 		*own_base; /* nobody turns it but questions; NULL: @base is the thread's */
-	__u64 down_us;	   /* when its store said that its server is away */
+	__u64 noted_us;	   /* when it was noted last that its store is away */
 	__u64 finished;	   /* questions, where own_base is waited on */
 	struct weir_store *store;
 	struct weir_store *own_store; /* the same, where it is this worker's */
+	const bool *away;	      /* whether that is; NULL: it is this host's */
 	struct weir_l7_worker *next;  /* under l7->lock */
 	__u64 generation;
 	struct weir_l7_use *use;
@@ -292,6 +296,34 @@ void weir_l7_host_charge(struct weir_l7_call *call);
 
 /* --- away.c ---- */
 
+/* Limits as this host alone judges them, worked out anew when its part has changed; NULL in @use if there is no memory. */
+void weir_l7_work_out_local(struct weir_l7_use *use, const struct weir_l7 *l7);
+static inline void weir_l7_check_local(struct weir_l7_use *use, const struct weir_l7 *l7)
+{
+	if (use->local_version != __atomic_load_n(&l7->away.version, __ATOMIC_ACQUIRE))
+		weir_l7_work_out_local(use, l7);
+}
+
+static inline const struct weir_l7_local *
+weir_l7_local_of(const struct weir_l7_use *use, const struct weir_rule *rule, size_t plan)
+{
+	return &use->local[(size_t)(rule - use->rules->rule) * use->rules->n_plan + plan];
+}
+
+/* @y as this host alone judges it. */
+__u64 weir_l7_local_cost(const struct weir_l7_local *x, const struct weir_store_layer *y);
+static inline void weir_l7_make_local(const struct weir_l7_local *x, struct weir_store_layer *y)
+{
+	if (y->cost > 1)
+		y->cost = weir_l7_local_cost(x, y);
+	y->limit = &x->store;
+	if (y->fresh)
+		y->fresh = &x->fresh;
+}
+
+/* What @rule says without its store, and counts it so; LOCAL if this host can judge it. */
+enum weir_on_store_failure weir_l7_without_store(struct weir_l7_call *call,
+						 const struct weir_rule *rule);
 /* The store has not answered, or too late: what each limit says for that. */
 void weir_l7_store_away(struct weir_l7_call *call);
 /* The same for the limits of this host, whose store is full. */

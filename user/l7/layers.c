@@ -183,7 +183,7 @@ void weir_l7_layer(const struct weir_l7_asked *asked, const struct weir_rule *ru
 static int add_part(struct weir_l7_call *call, const struct weir_rule *rule, unsigned plan,
 		    enum weir_l7_part_state state)
 {
-	bool host = rule->host && call->w->l7->local;
+	bool host = rule->host && call->beside;
 	const struct weir_l7_job *job = host ? call->host : call->job;
 
 	if (call->n ==
@@ -202,7 +202,7 @@ static struct weir_l7_job *job_of(struct weir_l7_call *call, const struct weir_r
 {
 	struct weir_l7_worker *w = call->w;
 
-	if (!rule->host || !w->l7->local)
+	if (!rule->host || !call->beside)
 		return call->job;
 	if (!call->host) {
 		call->host = weir_l7_job_take(w, call->use->rules->room);
@@ -234,6 +234,44 @@ void weir_l7_tag(const struct weir_rules *rules, const struct weir_rule *rule,
 		memcpy(y->tag, ip.byte, sizeof(y->tag));
 }
 
+/* A new key of @rule is worth a token of its address. */
+static int add_fresh(struct weir_l7_worker *w, const struct weir_rules *rules,
+		     const struct weir_rule *rule, struct weir_store_layer *y)
+{
+	int r = key_of_ip(w, rules, rule, y->instead);
+
+	if (r == -EADDRNOTAVAIL && rule->monitor)
+		return 0;
+	y->fresh = &rule->fresh;
+	return r;
+}
+
+/* The layer of a limit whose store is away: as this host judges it, if it can. An open one is none. */
+static int add_away(struct weir_l7_worker *w, struct weir_l7_call *call,
+		    const struct weir_rule *rule, const struct weir_key *key)
+{
+	const struct weir_l7_use *use = call->use;
+	struct weir_l7_job *job = call->job;
+	struct weir_store_layer *y = &job->layer[job->q.n];
+	unsigned plan = w->asked.plan;
+	int r;
+
+	if (rule->on_store_failure != WEIR_FAILURE_LOCAL || !use->local || call->refund)
+		return weir_l7_without_store(call, rule) == WEIR_FAILURE_OPEN
+			       ? 0
+			       : add_part(call, rule, plan, WEIR_L7_PART_NO_STORE);
+	r = add_part(call, rule, plan, WEIR_L7_PART_LAYER);
+	if (r < 0)
+		return r;
+	call->part[call->n - 1].local = true;
+	weir_l7_layer(&w->asked, rule, key, call->asked_us, y);
+	if (rule->has_fresh && key->client_chosen)
+		r = add_fresh(w, use->rules, rule, y);
+	weir_l7_make_local(weir_l7_local_of(use, rule, plan), y);
+	job->q.n++;
+	return r;
+}
+
 /* One key of @rule for this question. */
 static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 		     const struct weir_rule *rule)
@@ -246,11 +284,14 @@ static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 
 	if (r == -ENOENT)
 		return 0;
+	call->met = true;
 	/* without an address a limit that stops nothing stops nothing */
 	if (r == -EACCES || (r == -EADDRNOTAVAIL && rule->monitor))
 		return add_part(call, rule, w->asked.plan, WEIR_L7_PART_NO_KEY);
 	if (r < 0)
 		return r;
+	if (call->away && !rule->host)
+		return add_away(w, call, rule, &key);
 	job = job_of(call, rule);
 	if (!job)
 		return -ENOMEM;
@@ -261,13 +302,7 @@ static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 	weir_l7_layer(&w->asked, rule, &key, call->asked_us, y);
 	if (rule->tag_ip && w->l7->shared)
 		tag(w, rules, rule, y);
-	if (!rule->has_fresh || !key.client_chosen)
-		return 0;
-	y->fresh = &rule->fresh;
-	r = key_of_ip(w, rules, rule, y->instead);
-	if (r == -EADDRNOTAVAIL && rule->monitor)
-		y->fresh = NULL;
-	return r == -EADDRNOTAVAIL && rule->monitor ? 0 : r;
+	return rule->has_fresh && key.client_chosen ? add_fresh(w, rules, rule, y) : 0;
 }
 
 /* @path: the patterns that matched. A target that servers read differently may match several: it is counted as each of

@@ -8,7 +8,7 @@
 #include "user/l7/engine_int.h"
 
 #define US_PER_S    1000000ull
-#define FALLBACK_S  2		    /* since a limit was last judged without its store */
+#define FALLBACK_US (2 * US_PER_S)  /* since a limit was last judged without its store */
 #define TOOK_MAX_US (60 * US_PER_S) /* more is a clock that was set */
 
 const __u32 weir_l7_latency_us[WEIR_L7_LATENCY_N] = {2,	  5,	10,   25,   50,	   100,
@@ -57,10 +57,10 @@ static void add_counts(struct weir_l7_counts *to, const struct weir_l7_counts *f
 	__u64 refused[WEIR_L7_SLOTS], away[WEIR_L7_SLOTS];
 
 	keep_latest(refused, to->last_refused_s, from->last_refused_s);
-	keep_latest(away, to->last_away_s, from->last_away_s);
+	keep_latest(away, to->last_away_us, from->last_away_us);
 	sum(to, from);
 	memcpy(to->last_refused_s, refused, sizeof(refused));
-	memcpy(to->last_away_s, away, sizeof(away));
+	memcpy(to->last_away_us, away, sizeof(away));
 }
 
 static void add_store(const struct weir_l7_worker *w, struct weir_far_stats *far,
@@ -225,7 +225,7 @@ size_t weir_l7_limits(struct weir_l7 *l7, struct weir_l7_limit_stats *ret, size_
 {
 	_cleanup_free_ struct weir_l7_counts *c = NULL;
 	const struct weir_l7_slot *list[WEIR_L7_SLOTS];
-	__u64 now_s = weir_l7_now_us(l7) / US_PER_S;
+	__u64 now_us = weir_l7_now_us(l7);
 	size_t n = 0;
 	bool away;
 
@@ -247,7 +247,7 @@ size_t weir_l7_limits(struct weir_l7 *l7, struct weir_l7_limit_stats *ret, size_
 						  .last_refused_s = c->last_refused_s[slot],
 						  .fleet = list[i]->fleet};
 		s->fallback = s->in_force && s->fleet &&
-			      (away || c->last_away_s[slot] + FALLBACK_S >= now_s);
+			      (away || c->last_away_us[slot] + FALLBACK_US > now_us);
 		memcpy(s->name, list[i]->name, sizeof(s->name));
 		for (unsigned v = 0; v < WEIR_L7_VERDICT_MAX; v++)
 			s->n[v] = c->limit[slot][v] - list[i]->before[v];

@@ -28,6 +28,8 @@ static int make_store(struct weir_l7_worker *w)
 	if (r >= 0)
 		r = weir_store_hot_new(inner, &l7->hot, &o, &w->own_store);
 	w->store = w->own_store;
+	if (r >= 0)
+		w->away = w->store->away;
 	if (r < 0 && w->own_base)
 		event_base_free(w->own_base);
 	return r;

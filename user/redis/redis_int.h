@@ -362,6 +362,7 @@ struct weir_redis {
 	struct weir_redis_size *size; /* NULL: not looked at */
 	struct event *flush, *deadline, *tick;
 	bool flush_due, deadline_due;
+	bool away;     /* the breakers of all nodes in use are open */
 	__u64 turn_ns; /* when this turn's first decision came; while flush is due */
 	bool closing;
 	bool hole; /* of the Cluster's slots some have no node */

@@ -192,11 +192,17 @@ static void show_health(struct weir_redis *s, const struct weir_redis_node *n, c
 {
 	enum weir_far_health worst = s->hole ? WEIR_FAR_DEGRADED : WEIR_FAR_HEALTHY, before;
 	char where[280] = "";
+	bool away = true;
 	struct timespec t;
 
-	for (const struct weir_redis_node *i = s->nodes; i; i = i->next)
-		if (i->in_map && i->breaker.health > worst)
+	for (const struct weir_redis_node *i = s->nodes; i; i = i->next) {
+		if (!i->in_map)
+			continue;
+		away &= i->breaker.health == WEIR_FAR_OPEN;
+		if (i->breaker.health > worst)
 			worst = i->breaker.health;
+	}
+	s->away = away;
 	clock_gettime(CLOCK_REALTIME, &t);
 	(void)pthread_mutex_lock(&s->lock);
 	before = s->shown.health;
@@ -400,6 +406,7 @@ int weir_store_redis_new(struct event_base *base, const struct weir_redis_option
 	if (!s)
 		return -ENOMEM;
 	s->store.ops = &redis_ops;
+	s->store.away = &s->away;
 	s->base = base;
 	s->o = *o;
 	(void)pthread_mutex_init(&s->lock, NULL);

@@ -307,6 +307,7 @@ int weir_store_hot_new(struct weir_store *inner, struct weir_hot_agent *agent,
 		return -ENOMEM;
 	}
 	s->store.ops = &hot_ops;
+	s->store.away = inner->away;
 	s->inner = inner;
 	s->agent = agent;
 	s->o = *o;

@@ -163,6 +163,10 @@ struct weir_store_ops {
 /* Every store begins with it. */
 struct weir_store {
 	const struct weir_store_ops *ops;
+	/* Of one with servers: whether all of them are away, so that nobody is asked, whatever it is (-EHOSTDOWN). Read in
+	 * its thread. Else NULL.
+	 */
+	const bool *away;
 };
 
 static inline void weir_store_free(struct weir_store *s)
