@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "tests/bench/l7.h"
+#include "tests/bench/l7_away.h"
 #include "tests/bench/l7_load.h"
 #include "tests/bench/l7_redis.h"
 #include "tests/bench/l7_servers.h"
@@ -97,6 +98,7 @@ struct bench {
 	bool there[CASES];
 	struct figures all[CASES];
 	struct shared_bench *shared; /* NULL: not measured */
+	struct away_bench *away;     /* the same */
 	int rounds;
 	uint64_t round_ns;
 	uint64_t store_entries, store_bytes; /* 0: not known */
@@ -283,6 +285,8 @@ static void print_table(const struct bench *b)
 	printf("\n");
 	if (b->shared)
 		shared_print(b->shared, n);
+	if (b->away)
+		away_print(b->away, n);
 }
 
 static json_t *case_json(const struct bench *b, int i)
@@ -361,6 +365,8 @@ static int write_json(const char *path, const struct bench *b)
 						     "idle_connection_bytes", b->connection_bytes));
 	if (b->shared)
 		shared_json(b->shared, n, out);
+	if (b->away)
+		away_json(b->away, n, out);
 	json_array_append_new(out, bars_json(b));
 	if (json_dump_file(out, path, JSON_INDENT(2) | JSON_REAL_PRECISION(5))) {
 		fprintf(stderr, "weir-bench-l7: cannot write %s: %s\n", path, strerror(errno));
@@ -393,6 +399,8 @@ static int judge(const struct bench *b)
 	}
 	if (b->shared)
 		missed += shared_judge(b->shared, b->rounds);
+	if (b->away)
+		missed += away_judge(b->away, b->rounds);
 	printf("%s: weir reaches %.2f of a bare answer (bar %.1f)",
 	       missed ? "bars are missed" : "all bars met", bare, BAR_BARE);
 	if (b->there[NGINX])
@@ -405,6 +413,8 @@ static int judge(const struct bench *b)
 		       bar_us);
 	if (b->shared)
 		shared_say(b->shared, b->rounds);
+	if (b->away)
+		away_say(b->away, b->rounds);
 	printf("\n");
 	return missed;
 }
@@ -471,6 +481,10 @@ static int run_rounds(struct bench *b)
 			failed += measure(b, i, round) < 0;
 		}
 		failed += run_shared(b, round, tty);
+		if (b->away) {
+			say_case(b, round, "away", tty);
+			away_measure(b->away, round);
+		}
 	}
 	if (tty)
 		printf("\r\033[K%s", b->there[WEIR] ? "memory" : "");
@@ -489,7 +503,7 @@ static void usage(void)
 	puts("usage: weir-bench-l7 [--rounds N] [--ms N] [--only CASE] [--build DIR] [--json FILE] "
 	     "[--no-bars]\n"
 	     "\n"
-	     "--only redis: all cases with limits in Redis.\n"
+	     "--only redis: all cases with limits in Redis; --only away: those while it is away.\n"
 	     "Checks per second of one worker, processor time and latency of a check, and memory.\n"
 	     "--ms: how long a case runs in a round. Needs no privilege.\n"
 	     "Exit status: 0 all bars met, 1 a bar missed or something not measured.");
@@ -506,6 +520,8 @@ static int run(struct bench *b, const char *only, const char *json, bool bars)
 	failed = start_all(b, only);
 	if (!failed && (!only || !strcmp(only, "redis")))
 		failed = shared_open(&b->place, b->round_ns, &b->shared);
+	if (!failed && (!only || !strcmp(only, "away")))
+		failed = away_open(b->place.dir, &b->away);
 	if (!failed) {
 		failed = run_rounds(b);
 		print_table(b);
@@ -517,6 +533,7 @@ static int run(struct bench *b, const char *only, const char *json, bool bars)
 	if (bars && !only && !failed)
 		failed += judge(b);
 	shared_close(b->shared);
+	away_close(b->away);
 	return failed;
 }
 
