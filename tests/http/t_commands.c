@@ -58,6 +58,19 @@ static void set_warns_as_check_does(void **state)
 	says(a, agent_cmd(a, "limit", "unset", "all"), 0, "2 in each");
 }
 
+static void status_names_an_address_that_many_clients_share(void **state)
+{
+	struct agent *a = *state;
+	struct web w = must_open(a, "caddy");
+	struct question q = Q(.target = "/free", .ip = "10.0.0.9");
+
+	assert_int_equal(admitted(&w, "caddy", q, 512), 512);
+	says(a, agent_cmd(a, "status"), 0,
+	     "count as one private address, 10.0.0.9: your proxy says so");
+	assert_true(metric(a, "weir_shared_address_total") >= 256);
+	web_close(&w);
+}
+
 static void reset_lets_a_client_in_again(void **state)
 {
 	struct agent *a = *state;
@@ -151,6 +164,7 @@ int main(void)
 		cmocka_unit_test(no_right_is_needed),
 		cmocka_unit_test(request_asks_as_a_proxy_would),
 		cmocka_unit_test(set_warns_as_check_does),
+		cmocka_unit_test(status_names_an_address_that_many_clients_share),
 		cmocka_unit_test(reset_lets_a_client_in_again),
 		cmocka_unit_test(explain_tells_all_of_a_client),
 		cmocka_unit_test(status_top_and_events_tell_of_refusals),

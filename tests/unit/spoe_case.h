@@ -17,6 +17,7 @@ struct lab {
 	struct weir_http_port_settings port_settings;
 	struct weir_http_worker worker;
 	struct weir_http_port port;
+	struct weir_http_listen listen;
 	int fd; /* HAProxy's end; -1: closed */
 	unsigned char in[1 << 20];
 	size_t n;
@@ -70,6 +71,8 @@ static inline int set_up(void **state)
 	lab.worker.settings = &lab.settings;
 	lab.port.settings = &lab.port_settings;
 	lab.port.worker = &lab.worker;
+	lab.port.listen = &lab.listen;
+	pthread_mutex_init(&lab.listen.crowd_lock, NULL);
 	lab.worker.base = event_base_new();
 	if (!lab.worker.base)
 		return -1;
@@ -84,6 +87,7 @@ static inline int tear_down(void **state)
 	if (lab.fd >= 0)
 		(void)close(lab.fd);
 	event_base_free(lab.worker.base);
+	pthread_mutex_destroy(&lab.listen.crowd_lock);
 	return world.alive ? -1 : 0;
 }
 

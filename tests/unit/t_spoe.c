@@ -86,6 +86,8 @@ static void an_address_may_be_text_or_ipv6(void **state)
 	assert_true(until(acks() == 2));
 	assert_string_equal(world.asked, "  from 192.0.2.7");
 	assert_int_equal(lab.worker.counters.no_target, 2);
+	assert_int_equal(lab.port.crowd.n, 2); /* looked at like those of other profiles */
+	assert_true(lab.port.crowd.named);
 }
 
 static void headers_that_are_none_are_refused(void **state)

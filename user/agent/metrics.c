@@ -457,6 +457,11 @@ static void put_untrusted(struct page *p)
 	PUT(p, p->http.untrusted_forwarded);
 }
 
+static void put_shared_address(struct page *p)
+{
+	PUT(p, p->http.shared_address);
+}
+
 static void put_connections(struct page *p)
 {
 	PUT(p, p->http.connections);
@@ -605,6 +610,9 @@ static const struct metric metrics[] = {
 	  "once what the profile needs"),
 	M("untrusted_forwarded_total", "counter", "", REQUESTS, put_untrusted,
 	  "requests whose forwarded headers were ignored, since the peer is no trusted proxy"),
+	M("shared_address_total", "counter", "", REQUESTS, put_shared_address,
+	  "requests that count as one private address, as most of their listener's do: likely a "
+	  "proxy's, whose clients share every limit by ip (weir status names it)"),
 };
 
 static bool has_layer(const struct weir_agent *a, enum layer l)

@@ -88,6 +88,16 @@ static json_t *listeners_json(struct weir_agent *a)
 		weir_json_set_text(o, "listen", l[i].listen);
 		weir_json_set_text(o, "profile", weir_profile_name(l[i].profile));
 		weir_json_set_u64(o, "connections", l[i].connections);
+		if (l[i].shared_percent) {
+			json_t *s = json_object();
+			char who[WEIR_PREFIX_STRLEN];
+
+			weir_json_set_text(s, "address",
+					   weir_prefix_format(&l[i].shared_address, who));
+			weir_json_set_u64(s, "percent", l[i].shared_percent);
+			weir_json_set_text(s, "hint", l[i].shared_hint);
+			weir_json_set(o, "shared_address", s);
+		}
 		(void)json_array_append_new(list, o); /* out of memory: not shown */
 	}
 	return list;
@@ -179,6 +189,7 @@ static json_t *http_json(const struct weir_http_stats *s)
 	weir_json_set_u64(o, "no_address_total", s->no_address);
 	weir_json_set_u64(o, "no_target_total", s->no_target);
 	weir_json_set_u64(o, "doubled_total", s->doubled);
+	weir_json_set_u64(o, "shared_address_total", s->shared_address);
 	weir_json_set_u64(o, "spop_errors_total", s->spop_errors);
 	weir_json_set_u64(o, "held", s->held);
 	return o;

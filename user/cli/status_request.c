@@ -16,6 +16,24 @@ static __u64 count_of(const json_t *o, const char *key)
 	return weir_json_u64_of(json_object_get(o, key), "n");
 }
 
+/* Its clients count as one. */
+static void print_crowd(const json_t *listener)
+{
+	const json_t *s = json_object_get(listener, "shared_address");
+	const char *listen = weir_json_text_of(listener, "listen"),
+		   *hint = weir_json_text_of(s, "hint");
+
+	if (!s)
+		return;
+	(void)printf("warning     %llu %% of the latest checks on ",
+		     (unsigned long long)weir_json_u64_of(s, "percent"));
+	weir_say_clean(stdout, listen ? listen : "?");
+	(void)printf(" count as one private address, %s: ",
+		     weir_json_text_of(s, "address") ? weir_json_text_of(s, "address") : "?");
+	weir_say_clean(stdout, hint ? hint : "?");
+	(void)fputc('\n', stdout);
+}
+
 static void print_listeners(const json_t *r)
 {
 	json_t *o;
@@ -27,6 +45,7 @@ static void print_listeners(const json_t *r)
 		weir_say_clean(stdout, weir_json_text_of(o, "listen"));
 		(void)printf(" %s, %llu connections\n", weir_json_text_of(o, "profile"),
 			     (unsigned long long)weir_json_u64_of(o, "connections"));
+		print_crowd(o);
 	}
 }
 

@@ -309,6 +309,7 @@ static void add_counters(const struct weir_http_counters *c, struct weir_http_st
 		atomic_load_explicit(&c->untrusted_forwarded, memory_order_relaxed);
 	s->no_address += atomic_load_explicit(&c->no_address, memory_order_relaxed);
 	s->no_target += atomic_load_explicit(&c->no_target, memory_order_relaxed);
+	s->shared_address += atomic_load_explicit(&c->shared_address, memory_order_relaxed);
 	s->doubled += atomic_load_explicit(&c->doubled, memory_order_relaxed);
 	s->held += atomic_load_explicit(&c->held, memory_order_relaxed);
 	s->spop_errors += atomic_load_explicit(&c->spop_errors, memory_order_relaxed);
@@ -329,9 +330,14 @@ void weir_http_stats(struct weir_http *h, struct weir_http_stats *ret)
 size_t weir_http_listeners(struct weir_http *h, struct weir_http_listener *ret, size_t max)
 {
 	for (size_t i = 0; i < h->n_listen && i < max; i++) {
-		const struct weir_http_listen *l = h->listen[i];
+		struct weir_http_listen *l = h->listen[i];
 
 		memcpy(ret[i].listen, l->name, sizeof(ret[i].listen));
+		pthread_mutex_lock(&l->crowd_lock);
+		ret[i].shared_percent = 100 * l->crowd.same / WEIR_HTTP_CROWD_CHECKS;
+		ret[i].shared_address = l->crowd.who;
+		ret[i].shared_hint = weir_http_crowd_hint(l->settings->profile, l->crowd.named);
+		pthread_mutex_unlock(&l->crowd_lock);
 		ret[i].profile = l->settings->profile;
 		ret[i].connections = atomic_load_explicit(&l->connections, memory_order_relaxed);
 	}

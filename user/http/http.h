@@ -7,6 +7,7 @@
  *	mhd.c      libmicrohttpd in that loop                          ask.c, hold.c, reply.c questions, held answers, answers
  *	profile.c  a proxy's request to a weir_l7_query                json.c                 /v1/check, /v1/refund
  *	spoe.c     HAProxy's SPOP connections                          pages.c                metrics, in the agent's loop
+ *	crowd.c    many clients that count as one address
  */
 #ifndef WEIR_HTTP_HTTP_H
 #define WEIR_HTTP_HTTP_H
@@ -48,7 +49,8 @@ struct weir_http_stats {
 	__u64 untrusted_forwarded;    /* forwarded headers of peers that are not trusted: ignored */
 	__u64 no_address, no_target;  /* a trusted peer that does not send what its profile needs */
 	__u64 doubled;		      /* two header lines of what must be one: not believed */
-	__u64 held;		      /* now */
+	__u64 shared_address; /* of one private address that most checks of a listener count as */
+	__u64 held;	      /* now */
 	__u64 spop_errors;
 };
 void weir_http_stats(struct weir_http *h, struct weir_http_stats *ret);
@@ -57,6 +59,10 @@ struct weir_http_listener {
 	char listen[128]; /* with the port it has really got */
 	enum weir_profile profile;
 	__u64 connections;
+	/* Most of its latest checks count as one private address, likely that of a proxy; 0: no. And what is wrong then. */
+	unsigned shared_percent;
+	struct weir_prefix shared_address;
+	const char *shared_hint;
 };
 /* Returns how many there are. */
 size_t weir_http_listeners(struct weir_http *h, struct weir_http_listener *ret, size_t max);

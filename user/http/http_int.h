@@ -18,6 +18,7 @@
 #include <event2/event.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "user/http/http.h"
@@ -34,7 +35,7 @@
 struct weir_http_counters {
 	_Atomic __u64 accepted, closed_at_limit, cut_by_deadline;
 	_Atomic __u64 requests, bad_requests, too_large, left;
-	_Atomic __u64 untrusted_forwarded, no_address, no_target, doubled;
+	_Atomic __u64 untrusted_forwarded, no_address, no_target, doubled, shared_address;
 	_Atomic __u64 held; /* now */
 	_Atomic __u64 spop_errors;
 };
@@ -90,6 +91,15 @@ struct weir_http_port_settings {
 
 struct weir_http_worker;
 
+#define WEIR_HTTP_CROWD_CHECKS 256
+
+/* Checks of one turn: those of the first one's address among all. */
+struct weir_http_crowd {
+	struct weir_prefix who;
+	unsigned n, same;
+	bool named; /* by a proxy that is trusted; else it is the peer's own */
+};
+
 struct weir_http_listen {
 	struct weir_http *http;
 	char *listen;	 /* as written: what makes it the same one after a change */
@@ -105,6 +115,11 @@ struct weir_http_listen {
 	_Atomic bool told_untrusted; /* that headers of peers are ignored was logged */
 	_Atomic unsigned load[WEIR_HTTP_WORKERS_MAX + 1]; /* connections by worker */
 	struct weir_http_port_settings *settings;	  /* the main thread's view */
+	pthread_mutex_t crowd_lock;			  /* over these, which are crowd.c's */
+	struct weir_http_crowd crowd;			  /* same 0: none */
+	unsigned crowd_quiet;
+	struct weir_prefix crowd_told;
+	__u64 crowd_told_ns; /* 0: never */
 };
 
 struct weir_http_port {
@@ -121,6 +136,7 @@ struct weir_http_port {
 	bool silent;		     /* mhd.c: the library closes a connection without a word */
 	void *adding;		     /* mhd.c's: the connection that is being added */
 	void *spoe;		     /* spoe.c's: NULL until it sets it */
+	struct weir_http_crowd crowd;
 };
 
 struct weir_http_worker {
@@ -169,6 +185,28 @@ enum weir_http_note {
 };
 void weir_http_note(struct weir_http_worker *w, enum weir_http_note what,
 		    const struct weir_http_port *port, const char *detail);
+
+/* --- crowd.c ---- */
+
+void weir_http_crowd_judge(struct weir_http_port *p);
+/* What is likely to be wrong. */
+const char *weir_http_crowd_hint(enum weir_profile profile, bool named);
+
+/* A check counts as @client. */
+static inline void weir_http_saw_client(struct weir_http_port *p, const struct weir_prefix *client,
+					bool named)
+{
+	struct weir_http_crowd *c = &p->crowd;
+
+	if (!c->n) {
+		c->who = *client;
+		c->named = named;
+	}
+	c->same += c->who.family == client->family && c->named == named &&
+		   memcmp(&c->who.addr, &client->addr, sizeof(client->addr)) == 0;
+	if (++c->n == WEIR_HTTP_CROWD_CHECKS)
+		weir_http_crowd_judge(p);
+}
 
 /* @peer NULL: a Unix socket. */
 bool weir_http_trusts(const struct weir_http_port *port, const struct weir_prefix *peer);

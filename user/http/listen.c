@@ -23,6 +23,7 @@ void weir_http_listen_unref(struct weir_http_listen *l)
 		return;
 	weir_http_listen_close(l, true);
 	weir_http_port_settings_free(l->settings);
+	pthread_mutex_destroy(&l->crowd_lock);
 	free(l->listen);
 	free(l->unix_path);
 	free(l);
@@ -251,6 +252,7 @@ static struct weir_http_listen *new_listen(const struct weir_conf_listener *c)
 		free(l);
 		return NULL;
 	}
+	pthread_mutex_init(&l->crowd_lock, NULL);
 	return l;
 }
 

@@ -244,6 +244,7 @@ static void find_client(struct weir_http_conn *c, const struct weir_http_lines *
 	*ret_client = found.addr;
 	q->client = ret_client;
 	q->client_seen = c->trusted;
+	weir_http_saw_client(c->port, ret_client, c->trusted);
 }
 
 static void drop_lines(struct weir_header_list *list, struct weir_text name)

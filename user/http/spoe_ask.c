@@ -308,6 +308,7 @@ static void set_client(struct weir_spoe_conn *c, struct message *q)
 		return;
 	q->client = found.addr;
 	q->query.client = &q->client;
+	weir_http_saw_client(c->port, &q->client, true);
 }
 
 static struct weir_spoe_notify *begin(struct weir_spoe_conn *c, const struct weir_spop_message *m)
