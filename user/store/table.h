@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The embedded store's table of states: one shard of it, which one thread holds at a time. Between embedded.c and
+/* The embedded store's table of states: one shard of it, which one thread holds at a time. Between embedded_*.c and
  * table.c; nobody else includes this.
  *
  * Bounded in entries (per shard) and in bytes (all shards together). Full: of the next WEIR_TABLE_SAMPLE entries under
