@@ -242,7 +242,9 @@ static bool find_number(json_t *j, const char *name, uint64_t *ret)
 		*ret = (uint64_t)json_integer_value(v);
 		return true;
 	}
-	json_object_foreach(j, key, v) if (find_number(v, name, ret)) return true;
+	json_object_foreach(j, key, v)
+		if (find_number(v, name, ret))
+			return true;
 	return false;
 }
 

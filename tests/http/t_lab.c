@@ -303,8 +303,7 @@ static long long left_at(struct web *json, const char *ip, const char *limit)
 		       "{\"method\":\"GET\",\"path\":\"/race/both\",\"ip\":\"%s\",\"peek\":true}",
 		       ip);
 	j = check(json, body);
-	json_array_foreach(json_object_get(j, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(j, "limits"), i, l) {
 		if (strcmp(text_in(l, "name"), limit) == 0)
 			left = number_in(l, "remaining");
 	}

@@ -125,9 +125,11 @@ static void find_listeners(struct agent *a, json_t *j)
 				    sizeof(a->listener[0].profile), profile);
 	}
 	if (json_is_object(j)) {
-		json_object_foreach(j, key, v) find_listeners(a, v);
+		json_object_foreach(j, key, v)
+			find_listeners(a, v);
 	} else if (json_is_array(j)) {
-		json_array_foreach(j, i, v) find_listeners(a, v);
+		json_array_foreach(j, i, v)
+			find_listeners(a, v);
 	}
 }
 

@@ -178,9 +178,9 @@ static uint64_t counted(struct fix *f, const char *key, const char *reason)
 	uint64_t n = 0;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, key), i,
-			   o) if (!strcmp(json_string_value(json_object_get(o, "reason")), reason))
-		n = (uint64_t)json_integer_value(json_object_get(o, "packets"));
+	json_array_foreach(json_object_get(s, key), i, o)
+		if (!strcmp(json_string_value(json_object_get(o, "reason")), reason))
+			n = (uint64_t)json_integer_value(json_object_get(o, "packets"));
 	json_decref(s);
 	return n;
 }

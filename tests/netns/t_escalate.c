@@ -295,10 +295,9 @@ static uint64_t dropped(struct fix *f)
 	assert_int_equal(weir("status", "--json"), 0);
 	s = json_loads(f->out, 0, &e);
 	assert_non_null(s);
-	json_array_foreach(json_object_get(s, "reasons"), i,
-			   o) if (!strcmp(json_string_value(json_object_get(o, "reason")),
-					  "drop_block")) n =
-		(uint64_t)json_integer_value(json_object_get(o, "packets"));
+	json_array_foreach(json_object_get(s, "reasons"), i, o)
+		if (!strcmp(json_string_value(json_object_get(o, "reason")), "drop_block"))
+			n = (uint64_t)json_integer_value(json_object_get(o, "packets"));
 	json_decref(s);
 	return n;
 }

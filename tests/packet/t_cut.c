@@ -62,7 +62,7 @@ static void frame_that_ends_early_has_a_reason(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < n_shapes; i++)
-		FOR_EACH_CUT (s[i].p, n) {
+		FOR_EACH_CUT(s[i].p, n) {
 			struct pkt cut = pkt_cut(s[i].p, n);
 			int want = cut_reason(&s[i].p, n), got;
 			struct weir_pkt w;

@@ -168,9 +168,9 @@ static json_t *shown(struct fix *f, const char *prefix)
 	json_t *e;
 	size_t i;
 
-	json_array_foreach(json_object_get(j, "entries"), i,
-			   e) if (!strcmp(weir_json_text_of(e, "prefix"),
-					  prefix)) return json_incref(e);
+	json_array_foreach(json_object_get(j, "entries"), i, e)
+		if (!strcmp(weir_json_text_of(e, "prefix"), prefix))
+			return json_incref(e);
 	return NULL;
 }
 
@@ -346,7 +346,9 @@ static bool warns(const json_t *lines, const char *words)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(lines, i, line) if (strstr(json_string_value(line), words)) return true;
+	json_array_foreach(lines, i, line)
+		if (strstr(json_string_value(line), words))
+			return true;
 	return false;
 }
 

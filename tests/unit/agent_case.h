@@ -148,8 +148,9 @@ static inline bool is_degraded(struct fix *f, const char *words)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, "degraded"), i,
-			   line) if (strstr(json_string_value(line), words)) return true;
+	json_array_foreach(json_object_get(s, "degraded"), i, line)
+		if (strstr(json_string_value(line), words))
+			return true;
 	return false;
 }
 
@@ -177,8 +178,8 @@ static inline void notes(struct fix *f, const char *text, const char *words)
 	bool found = false;
 
 	assert_true(weir_json_bool_of(j, "ok"));
-	json_array_foreach(json_object_get(j, "notes"), i, note) found =
-		found || strstr(json_string_value(note), words);
+	json_array_foreach(json_object_get(j, "notes"), i, note)
+		found = found || strstr(json_string_value(note), words);
 	if (!found)
 		fail_msg("%s: no note says %s", text, words);
 }

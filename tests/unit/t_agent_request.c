@@ -235,8 +235,8 @@ static void a_reload_tells_what_changed_in_the_request_layer(void **state)
 		bool found = false;
 		size_t k;
 
-		json_array_foreach(json_object_get(d, "reload_would_change"), k, line) found =
-			found || strstr(json_string_value(line), lines[i]);
+		json_array_foreach(json_object_get(d, "reload_would_change"), k, line)
+			found = found || strstr(json_string_value(line), lines[i]);
 		if (!found)
 			fail_msg("no line says %s", lines[i]);
 	}
@@ -266,9 +266,10 @@ static bool warns(const json_t *reply, const char *words)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(lines, i,
-			   line) if (strstr(json_string_value(line), words) &&
-				     strstr(json_string_value(line), "warning: ")) return true;
+	json_array_foreach(lines, i, line)
+		if (strstr(json_string_value(line), words) &&
+		    strstr(json_string_value(line), "warning: "))
+			return true;
 	return false;
 }
 

@@ -85,8 +85,7 @@ static int read_headers(const struct weir_conf *c, const json_t *list, struct qu
 	json_t *item;
 	size_t i;
 
-	json_array_foreach((json_t *)(uintptr_t)list, i, item)
-	{
+	json_array_foreach((json_t *)(uintptr_t)list, i, item) {
 		const char *text = json_string_value(item),
 			   *colon = text ? strchr(text, ':') : NULL;
 		struct weir_text name, value;

@@ -185,8 +185,9 @@ static void log_problems(const json_t *problems)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(problems, i, line) weir_log(WEIR_LOG_WARNING, "configuration", "problem",
-						       "s", json_string_value(line), NULL);
+	json_array_foreach(problems, i, line)
+		weir_log(WEIR_LOG_WARNING, "configuration", "problem", "s", json_string_value(line),
+			 NULL);
 }
 
 static bool was_attached(const struct weir_attachment *at, int n, const struct weir_attachment *x)

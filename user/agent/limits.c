@@ -77,8 +77,7 @@ void weir_warnings_add(const json_t *before, const json_t *now, json_t *ret)
 	json_t *fresh = json_array(), *line;
 	size_t i;
 
-	json_array_foreach(now, i, line)
-	{
+	json_array_foreach(now, i, line) {
 		const char *text = weir_warning_of(line);
 
 		if (text && !weir_warns(before, text))
@@ -117,8 +116,9 @@ static int put_overrides(struct weir_agent *a, const struct weir_override *list,
 		json_t *line;
 		size_t i;
 
-		json_array_foreach(lines, i, line) weir_log(WEIR_LOG_NOTICE, "limit-set", "what",
-							    "s", json_string_value(line), NULL);
+		json_array_foreach(lines, i, line)
+			weir_log(WEIR_LOG_NOTICE, "limit-set", "what", "s", json_string_value(line),
+				 NULL);
 		weir_json_set(ret, "changes", json_incref(lines));
 		if (before)
 			weir_warnings_add(before, l.problems, ret);
@@ -189,8 +189,7 @@ static int read_settings(const json_t *settings, char **pairs, size_t max, size_
 	json_t *value;
 
 	*ret_n = 0;
-	json_object_foreach((json_t *)(uintptr_t)settings, key, value)
-	{
+	json_object_foreach((json_t *)(uintptr_t)settings, key, value) {
 		const char *text = json_string_value(value);
 
 		if (!text || strlen(key) >= sizeof(((struct weir_override *)0)->key) ||

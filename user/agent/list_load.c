@@ -56,8 +56,7 @@ json_t *weir_agent_load_add(struct weir_client *c, const json_t *request)
 
 	if (!s)
 		return weir_reply_error(-EINVAL, "load_add before load_begin");
-	json_array_foreach((json_t *)(uintptr_t)entries, i, text)
-	{
+	json_array_foreach((json_t *)(uintptr_t)entries, i, text) {
 		if (s->n == STAGE_MAX)
 			r = weir_error_set(&e, -ENOSPC,
 					   "more than %d entries cannot fit; nothing was changed",

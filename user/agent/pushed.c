@@ -111,8 +111,9 @@ static int put_in_force(struct weir_agent *a, struct weir_pushed *p, json_t *ret
 		r = weir_agent_load(a, &a->source, true, false, &l, e);
 	a->trial = NULL;
 	if (r == -EINVAL && l.problems)
-		json_array_foreach(l.problems, i, line) if (!i)(void)
-			weir_error_set(e, r, "%s", json_string_value(line));
+		json_array_foreach(l.problems, i, line)
+			if (!i)
+				(void)weir_error_set(e, r, "%s", json_string_value(line));
 	if (ret && l.problems)
 		weir_json_set(ret, "problems", json_incref(l.problems));
 	if (r == 0) {

@@ -385,8 +385,9 @@ static bool is_empty_again(const struct viewer *v, const struct weir_l7_view *vi
 	if (view->state->outcome != WEIR_ANSWER_ADMITTED ||
 	    view->state->remaining < view->state->limit)
 		return false;
-	json_array_foreach(v->list, i,
-			   o) if (!strcmp(weir_json_text_of(o, "limit"), view->limit)) return true;
+	json_array_foreach(v->list, i, o)
+		if (!strcmp(weir_json_text_of(o, "limit"), view->limit))
+			return true;
 	return false;
 }
 

@@ -259,8 +259,7 @@ bool weir_warns(const json_t *problems, const char *text)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(problems, i, line)
-	{
+	json_array_foreach(problems, i, line) {
 		const char *known = weir_warning_of(line);
 
 		if (known && !strcmp(known, text))

@@ -115,9 +115,9 @@ static int load_first(struct weir_agent *a, struct weir_loaded *l, struct weir_e
 	size_t i;
 	int r = weir_agent_load(a, &a->source, true, true, l, e);
 
-	json_array_foreach(l->problems, i, line)(void)
-		fprintf(stderr, "weir: %s\n",
-			json_string_value(line)); /* where would its failure be told? */
+	json_array_foreach(l->problems, i, line)
+		(void)fprintf(stderr, "weir: %s\n",
+			      json_string_value(line)); /* where would its failure be told? */
 	return r;
 }
 

@@ -240,8 +240,7 @@ static void degraded_attachments(struct weir_agent *a, const json_t *interfaces,
 	json_t *o;
 	size_t i;
 
-	json_array_foreach(interfaces, i, o)
-	{
+	json_array_foreach(interfaces, i, o) {
 		const char *name = weir_json_text_of(o, "name"), *xdp = weir_json_text_of(o, "xdp");
 
 		if (weir_json_bool_of(o, "stale"))

@@ -75,8 +75,8 @@ int weir_cmd_reload(const struct weir_args *a)
 	if (r)
 		return r;
 	weir_print_notes(reply);
-	json_array_foreach(json_object_get(reply, "changes"), i, line)(void)
-		printf("%s\n", json_string_value(line));
+	json_array_foreach(json_object_get(reply, "changes"), i, line)
+		(void)printf("%s\n", json_string_value(line));
 	if (!json_array_size(json_object_get(reply, "changes")))
 		(void)printf("nothing has changed\n");
 	if (seconds)
@@ -116,8 +116,8 @@ int weir_cmd_detach(const struct weir_args *a)
 		r = weir_talk_ask(t, q, &reply);
 		if (r)
 			return r;
-		json_array_foreach(json_object_get(reply, "detached"), i, name)(void)
-			printf("detached from %s\n", json_string_value(name));
+		json_array_foreach(json_object_get(reply, "detached"), i, name)
+			(void)printf("detached from %s\n", json_string_value(name));
 		if (!json_array_size(json_object_get(reply, "detached")))
 			(void)printf("nothing was attached\n");
 		return WEIR_EXIT_OK;

@@ -46,8 +46,7 @@ static void print_lists(const json_t *o)
 	json_t *e;
 	size_t i;
 
-	json_array_foreach(json_object_get(o, "lists"), i, e)
-	{
+	json_array_foreach(json_object_get(o, "lists"), i, e) {
 		const char *reason = weir_json_text_of(e, "reason");
 
 		(void)printf("%-8s %s, ", weir_json_text_of(e, "list"),
@@ -70,8 +69,7 @@ static void print_states(const json_t *o)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(o, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(o, "limits"), i, l) {
 		const char *per = weir_json_text_of(l, "per");
 
 		(void)printf("limit    %s%s: %llu of %llu %s used", weir_json_text_of(l, "limit"),
@@ -104,8 +102,7 @@ static void print_requests(const json_t *r)
 	if (weir_json_text_of(r, "suspicious_until"))
 		(void)printf("requests suspicious until %s: limit \"suspicious\" acts too\n",
 			     weir_json_text_of(r, "suspicious_until"));
-	json_array_foreach(json_object_get(r, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(r, "limits"), i, l) {
 		__u64 retry_ms = weir_json_u64_of(l, "retry_in_ms"),
 		      reset_ms = weir_json_u64_of(l, "reset_in_ms");
 		const char *mode = weir_json_text_of(l, "mode");
@@ -192,8 +189,7 @@ static void print_event(const json_t *e, bool json)
 		(void)fputc('\n', stdout);
 		return;
 	}
-	json_object_foreach((json_t *)(uintptr_t)e, key, v)
-	{
+	json_object_foreach((json_t *)(uintptr_t)e, key, v) {
 		bool bare = !strcmp(key, "time") || !strcmp(key, "action");
 
 		(void)printf("%s%s%s", first ? "" : " ", bare ? "" : key, bare ? "" : "=");
@@ -251,7 +247,8 @@ int weir_cmd_events(const struct weir_args *a)
 	r = weir_talk_ask(t, q, &reply);
 	if (r)
 		return r;
-	json_array_foreach(json_object_get(reply, "events"), i, e) print_event(e, json);
+	json_array_foreach(json_object_get(reply, "events"), i, e)
+		print_event(e, json);
 	left_out = weir_json_u64_of(reply, "suppressed") + weir_json_u64_of(reply, "capped") +
 		   weir_json_u64_of(reply, "lost");
 	if (left_out && !json)

@@ -28,8 +28,8 @@ int weir_cmd_limit_pull(const struct weir_args *a)
 
 	if (r)
 		return r;
-	json_array_foreach(json_object_get(reply, "changes"), i, line)(void)
-		printf("%s\n", json_string_value(line));
+	json_array_foreach(json_object_get(reply, "changes"), i, line)
+		(void)printf("%s\n", json_string_value(line));
 	(void)printf("generation %llu, published by ",
 		     (unsigned long long)weir_json_u64_of(reply, "generation"));
 	weir_say_clean(stdout,
@@ -69,8 +69,8 @@ void weir_print_store_diff(const json_t *diff)
 		weir_say_clean(stdout, wrong);
 		(void)fputc('\n', stdout);
 	}
-	json_array_foreach(json_object_get(s, "would_change"), i, line)(void)
-		printf("pull would change: %s\n", json_string_value(line));
+	json_array_foreach(json_object_get(s, "would_change"), i, line)
+		(void)printf("pull would change: %s\n", json_string_value(line));
 	weir_print_notes(s);
 }
 

@@ -11,8 +11,7 @@ static void print_overrides(const json_t *l)
 	json_t *v;
 	size_t i;
 
-	json_array_foreach(json_object_get(l, "overridden"), i, v)
-	{
+	json_array_foreach(json_object_get(l, "overridden"), i, v) {
 		(void)printf("%-24s overridden: %s=%s since %s by ", "",
 			     weir_json_text_of(v, "key"), weir_json_text_of(v, "value"),
 			     weir_json_text_of(v, "since"));
@@ -49,15 +48,17 @@ int weir_cmd_limit_list(const struct weir_args *a)
 		return r;
 	list = json_object_get(reply, "limits");
 	requests = json_object_get(reply, "request_limits");
-	json_array_foreach(list, i, l) weir_json_set_text(l, "layer", "packet");
-	json_array_foreach(requests, i, l) weir_json_set_text(l, "layer", "request");
+	json_array_foreach(list, i, l)
+		weir_json_set_text(l, "layer", "packet");
+	json_array_foreach(requests, i, l)
+		weir_json_set_text(l, "layer", "request");
 	if (weir_args_has(a, "json")) {
 		(void)json_array_extend(list, requests); /* out of memory: fewer */
 		return weir_print_json(list);
 	}
-	json_array_foreach(list, i, l) print_limit(l);
-	json_array_foreach(requests, i, l)
-	{
+	json_array_foreach(list, i, l)
+		print_limit(l);
+	json_array_foreach(requests, i, l) {
 		weir_print_request_limit(l, "");
 		print_overrides(l);
 	}
@@ -71,8 +72,8 @@ static void print_changes(const json_t *reply)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(json_object_get(reply, "changes"), i, line)(void)
-		printf("%s\n", json_string_value(line));
+	json_array_foreach(json_object_get(reply, "changes"), i, line)
+		(void)printf("%s\n", json_string_value(line));
 	if (!json_array_size(json_object_get(reply, "changes")))
 		(void)printf("nothing has changed\n");
 }
@@ -172,10 +173,10 @@ int weir_cmd_limit_diff(const struct weir_args *a)
 		return weir_print_json(reply);
 	changes = json_object_get(reply, "reload_would_change");
 	overrides = json_object_get(reply, "overrides");
-	json_array_foreach(changes, i, line)(void)
-		printf("reload would change: %s\n", json_string_value(line));
-	json_array_foreach(overrides, i, line)(void)
-		printf("overridden: %s\n", json_string_value(line));
+	json_array_foreach(changes, i, line)
+		(void)printf("reload would change: %s\n", json_string_value(line));
+	json_array_foreach(overrides, i, line)
+		(void)printf("overridden: %s\n", json_string_value(line));
 	weir_print_notes(reply);
 	weir_print_store_diff(reply);
 	if (!json_array_size(changes) && !json_array_size(overrides))

@@ -144,7 +144,8 @@ int weir_cmd_list_list(const struct weir_args *a)
 			(void)json_array_extend(
 				all, json_object_get(reply, "entries")); /* out of memory: fewer */
 		else
-			json_array_foreach(json_object_get(reply, "entries"), i, e) print_entry(e);
+			json_array_foreach(json_object_get(reply, "entries"), i, e)
+				print_entry(e);
 		offset += n;
 	} while (n);
 	if (json)

@@ -24,8 +24,7 @@ static void print_limits(const json_t *reply)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(reply, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(reply, "limits"), i, l) {
 		const char *outcome = weir_json_text_of(l, "outcome");
 		bool admitted = outcome && !strcmp(outcome, "admitted");
 		__u64 retry_ms = weir_json_u64_of(l, "retry_after_ms"),
@@ -74,8 +73,7 @@ static void print_answer(const json_t *reply)
 	(void)printf(" (%llu)%s\n", (unsigned long long)weir_json_u64_of(reply, "status"),
 		     weir_json_bool_of(reply, "peek") ? ", nothing was charged" : "");
 	print_limits(reply);
-	json_array_foreach(json_object_get(reply, "headers"), i, h)
-	{
+	json_array_foreach(json_object_get(reply, "headers"), i, h) {
 		print_clean("header   ", json_string_value(json_array_get(h, 0)), ": ");
 		print_clean("", json_string_value(json_array_get(h, 1)), "\n");
 	}

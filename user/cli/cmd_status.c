@@ -18,8 +18,7 @@ static void print_interfaces_short(const json_t *s)
 	json_t *o;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, "interfaces"), i, o)
-	{
+	json_array_foreach(json_object_get(s, "interfaces"), i, o) {
 		const char *xdp = weir_json_text_of(o, "xdp");
 
 		(void)printf("%s%s (%s)", i ? ", " : " on ", weir_json_text_of(o, "name"),
@@ -36,8 +35,7 @@ static bool print_acting(const json_t *limits, const char *key, const char *rate
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(limits, i, l)
-	{
+	json_array_foreach(limits, i, l) {
 		const char *since = weir_json_text_of(l, "acting_since"),
 			   *mode = weir_json_text_of(l, "mode");
 
@@ -173,8 +171,7 @@ static void print_interfaces(const json_t *s)
 	json_t *o;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, "interfaces"), i, o)
-	{
+	json_array_foreach(json_object_get(s, "interfaces"), i, o) {
 		const char *note = weir_json_text_of(o, "note");
 
 		(void)printf("interface   %s: ", weir_json_text_of(o, "name"));
@@ -201,8 +198,7 @@ static void print_limits(const json_t *s)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(s, "limits"), i, l) {
 		const json_t *p = json_object_get(l, "pass"), *o = json_object_get(l, "over");
 		const char *mode = weir_json_text_of(l, "mode");
 
@@ -224,11 +220,11 @@ static void print_reasons(const json_t *s, const char *key, const char *word)
 	json_t *o;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, key), i, o)(void)
-		printf("%-11s %-24s %s/s (%s), %llu in all\n", word, weir_json_text_of(o, "reason"),
-		       weir_str_format_count(rate(o), now),
-		       weir_say_bits(weir_json_u64_of(o, "bytes_per_second"), bits),
-		       (unsigned long long)weir_json_u64_of(o, "packets"));
+	json_array_foreach(json_object_get(s, key), i, o)
+		(void)printf("%-11s %-24s %s/s (%s), %llu in all\n", word,
+			     weir_json_text_of(o, "reason"), weir_str_format_count(rate(o), now),
+			     weir_say_bits(weir_json_u64_of(o, "bytes_per_second"), bits),
+			     (unsigned long long)weir_json_u64_of(o, "packets"));
 }
 
 static void print_family(const json_t *s, const char *name, const char *slots, const char *used,
@@ -269,10 +265,11 @@ static void print_tables(const json_t *s)
 
 	print_family(sources, "IPv4", "slots4", "occupied4", "busy4");
 	print_family(sources, "IPv6", "slots6", "occupied6", "busy6");
-	json_array_foreach(json_object_get(s, "tables"), i, o) bytes +=
-		weir_json_u64_of(o, "bytes");
+	json_array_foreach(json_object_get(s, "tables"), i, o)
+		bytes += weir_json_u64_of(o, "bytes");
 	(void)printf("memory      %.1f MiB in the kernel\n", (double)bytes / (1 << 20));
-	json_object_foreach((json_t *)(uintptr_t)lists, name, o) print_list(name, o);
+	json_object_foreach((json_t *)(uintptr_t)lists, name, o)
+		print_list(name, o);
 }
 
 /* Only what has happened. */
@@ -308,8 +305,7 @@ static void print_strings(const json_t *s, const char *key, const char *before)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(json_object_get(s, key), i, line)
-	{
+	json_array_foreach(json_object_get(s, key), i, line) {
 		(void)fputs(before, stdout);
 		weir_say_clean(stdout, json_string_value(line) ? json_string_value(line) : "?");
 		(void)fputc('\n', stdout);

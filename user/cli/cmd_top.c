@@ -97,8 +97,7 @@ static void draw_limits(const json_t *o, struct screen *s)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(o, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(o, "limits"), i, l) {
 		const json_t *pass = json_object_get(l, "pass"), *over = json_object_get(l, "over");
 		const char *mode = weir_json_text_of(l, "mode");
 
@@ -120,8 +119,7 @@ static void draw_reasons(const json_t *o, const char *key, const char *word, str
 	json_t *r;
 	size_t i;
 
-	json_array_foreach(json_object_get(o, key), i, r)
-	{
+	json_array_foreach(json_object_get(o, key), i, r) {
 		if (!rate(r))
 			continue;
 		if (!next_row(s))
@@ -139,8 +137,7 @@ static void draw_loudest(const json_t *o, struct screen *s)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(o, "loudest"), i, l)
-	{
+	json_array_foreach(json_object_get(o, "loudest"), i, l) {
 		__u64 blocked_ms = weir_json_u64_of(l, "blocked_ms");
 		const char *source = weir_json_text_of(l, "source");
 
@@ -165,8 +162,7 @@ static void draw_request_limits(const json_t *r, struct screen *s)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(r, "limits"), i, l)
-	{
+	json_array_foreach(json_object_get(r, "limits"), i, l) {
 		const char *mode = weir_json_text_of(l, "mode");
 
 		if (!next_row(s))
@@ -187,8 +183,7 @@ static void draw_loud_clients(const json_t *r, struct screen *s)
 	json_t *l;
 	size_t i;
 
-	json_array_foreach(json_object_get(r, "loudest"), i, l)
-	{
+	json_array_foreach(json_object_get(r, "loudest"), i, l) {
 		if ((!s->terminal && i >= 10) || !next_row(s))
 			return;
 		(void)printf("client %-40s %-20s %s refused lately", weir_json_text_of(l, "client"),

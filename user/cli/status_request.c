@@ -39,8 +39,7 @@ static void print_listeners(const json_t *r)
 	json_t *o;
 	size_t i;
 
-	json_array_foreach(json_object_get(r, "listeners"), i, o)
-	{
+	json_array_foreach(json_object_get(r, "listeners"), i, o) {
 		(void)fputs("listener    ", stdout);
 		weir_say_clean(stdout, weir_json_text_of(o, "listen"));
 		(void)printf(" %s, %llu connections\n", weir_json_text_of(o, "profile"),
@@ -153,8 +152,7 @@ static void print_escalations(const json_t *r)
 	bool any = false;
 	json_t *v;
 
-	json_object_foreach((json_t *)(uintptr_t)e, key, v)
-	{
+	json_object_foreach((json_t *)(uintptr_t)e, key, v) {
 		if (!json_integer_value(v))
 			continue;
 		(void)printf("%s%lld %s", any ? ", " : "escalated   ",

@@ -272,8 +272,7 @@ static void print_lines(const json_t *reply, const char *key, const char *before
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(json_object_get(reply, key), i, line)
-	{
+	json_array_foreach(json_object_get(reply, key), i, line) {
 		(void)fputs(before, stderr);
 		weir_say_clean(stderr, json_string_value(line) ? json_string_value(line) : "?");
 		(void)fputc('\n', stderr);

@@ -183,8 +183,7 @@ static int read_headers(json_t *v, struct weir_check_json_request *q, struct wei
 	if (!list)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	q->headers = list;
-	json_object_foreach(v, name, value)
-	{
+	json_object_foreach(v, name, value) {
 		r = read_header(name, value, q, list, e);
 		if (r < 0)
 			return r;
@@ -222,8 +221,7 @@ static int read_request(json_t *j, struct weir_check_json_request *q, struct wei
 
 	if (!json_is_object(j))
 		return weir_error_set(e, -EINVAL, "a request is no object (with " MEMBERS ")");
-	json_object_foreach(j, key, value)
-	{
+	json_object_foreach(j, key, value) {
 		r = read_member(key, value, q, e);
 		if (r < 0)
 			return r;
