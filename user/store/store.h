@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Where the states of request limits live. One request is one decision over all of its layers: enforcing layers are
  * charged all or none, a monitor layer is judged and charged by itself and stops nothing. Called by the request layer;
- * the embedded store is user/store/embedded.c. Others answer later, so every answer comes by callback.
+ * the embedded store is user/store/embedded*.c. Others answer later, so every answer comes by callback.
  */
 #ifndef WEIR_USER_STORE_H
 #define WEIR_USER_STORE_H
