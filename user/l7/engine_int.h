@@ -4,7 +4,7 @@
  *	engine.c   the shared object: rules in force, stores      worker.c   workers, their rules and memory
  *	stats.c    counters                                       layers.c   a question: read, matched, made into layers
  *	events.c   the queue to the agent                         call.c     a question's way to its answer
- *	inspect.c  state of one client: shown, forgotten          verdict.c  from a decision to outcomes, counters and events
+ *	inspect.c  one client (search*.c, reset.c)                verdict.c  from a decision to outcomes, counters and events
  *	away.c     what each limit says while its store is away   host.c     limits of this host beside those of the fleet
  *
  * Who may touch what: a worker, its calls and its jobs are touched by its thread only; its counters are written by it
@@ -271,11 +271,11 @@ void weir_l7_read(struct weir_l7_worker *w, const struct weir_rules *rules,
 		  const struct weir_l7_query *query);
 /* Parts of the call and layers of its job. -EADDRNOTAVAIL: a limit needs the address; -E2BIG: too many layers. */
 int weir_l7_layers(struct weir_l7_worker *w, struct weir_l7_call *call);
-/* One layer as the rule asks for it; @cost 0: by its rule. For inspect.c too. */
+/* One layer as the rule asks for it; @cost 0: by its rule. For search_ask.c too. */
 void weir_l7_layer(const struct weir_l7_asked *asked, const struct weir_rule *rule,
 		   const struct weir_key *key, __u64 now_us, struct weir_store_layer *ret);
 
-/* As a question with that address has it; for inspect.c. */
+/* As a question with that address has it; for search_ask.c. */
 void weir_l7_tag(const struct weir_rules *rules, const struct weir_rule *rule,
 		 const struct weir_key_request *request, struct weir_store_layer *y);
 

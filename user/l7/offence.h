@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Refusals by client address: who is suspicious, whom to block, and who must not be blocked because others share the
  * address. Local to this host and bounded; shared by all threads. Called by call.c after a decision, by layers.c for
- * every request while somebody is suspicious, and by inspect.c.
+ * every request while somebody is suspicious, by inspect.c and reset.c.
  *
  * An address is IPv4 whole and of IPv6 the /64, which is what one client can choose from; suspects that the packet layer
  * names are prefixes as it counts them.

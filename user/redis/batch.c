@@ -1,105 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A node: requests that came in one turn of the loop go to it in one script call, a few calls are under way at a time (a
- * slow server makes larger calls, not longer queues), replies go to their jobs. What a reply shows as charged and nobody
- * waits for any more is given back. Called by store.c; topology.c makes the nodes.
+/* Calls of the script: whatever waits in one turn of the loop goes in one call, as far as it fits. The replies are reply.c's.
  */
 #include <hiredis/async.h>
-#include <hiredis/hiredis.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "user/redis/redis_int.h"
 
-static void on_reply(struct redisAsyncContext *ac, void *reply, void *data);
-
-/* --- what waits -------------------------------------------------------------------------------------------------- */
-
-static void enqueue(struct weir_redis_node *n, struct weir_redis_item *i, bool front)
-{
-	i->node = n;
-	i->call = NULL;
-	i->prev = front ? NULL : n->last;
-	i->next = front ? n->first : NULL;
-	*(i->prev ? &i->prev->next : &n->first) = i;
-	*(i->next ? &i->next->prev : &n->last) = i;
-}
-
-static void dequeue(struct weir_redis_item *i)
-{
-	struct weir_redis_node *n = i->node;
-
-	*(i->prev ? &i->prev->next : &n->first) = i->next;
-	*(i->next ? &i->next->prev : &n->last) = i->prev;
-	i->prev = i->next = NULL;
-}
-
-static void finish(struct weir_redis_item *i, int r)
-{
-	i->node = NULL;
-	i->call = NULL;
-	weir_redis_job_item_done(i, r);
-}
-
-int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i)
-{
-	if (n->breaker.health == WEIR_FAR_OPEN)
-		return -EHOSTDOWN;
-	i->tries = 0;
-	i->asking = false;
-	enqueue(n, i, false);
-	weir_redis_flush_soon(n->s);
-	return 0;
-}
-
-bool weir_redis_item_abandon(struct weir_redis_item *i)
-{
-	struct weir_redis_call *c = i->call;
-
-	if (c)
-		c->part[i->at].item = NULL;
-	else
-		dequeue(i);
-	i->node = NULL;
-	i->call = NULL;
-	return c;
-}
-
-void weir_redis_node_reroute(struct weir_redis_node *n)
-{
-	struct weir_redis_item *i, *last = n->last; /* callbacks may add more */
-	struct weir_redis_node *to;
-
-	while ((i = n->first)) {
-		bool end = i == last;
-
-		dequeue(i);
-		to = weir_redis_topology_node(n->s->topology, i->slot);
-		if (to && to->breaker.health != WEIR_FAR_OPEN)
-			enqueue(to, i, false);
-		else
-			finish(i, -EHOSTDOWN);
-		if (end)
-			break;
-	}
-	weir_redis_flush_soon(n->s);
-}
-
-void weir_redis_node_fail_waiting(struct weir_redis_node *n, int r)
-{
-	struct weir_redis_item *i, *last = n->last; /* callbacks may add more */
-
-	while ((i = n->first)) {
-		bool end = i == last; /* it may be gone, and used again, after finish */
-
-		dequeue(i);
-		finish(i, r);
-		if (end)
-			break;
-	}
-}
-
-/* --- calls ------------------------------------------------------------------------------------------------------- */
-
-static struct weir_redis_call *call_new(struct weir_redis *s)
+struct weir_redis_call *weir_redis_call_new(struct weir_redis *s)
 {
 	struct weir_redis_call *c = s->spare_calls;
 
@@ -119,7 +27,7 @@ static struct weir_redis_call *call_new(struct weir_redis *s)
 	return c;
 }
 
-static void call_free(struct weir_redis *s, struct weir_redis_call *c)
+void weir_redis_call_free(struct weir_redis *s, struct weir_redis_call *c)
 {
 	c->n = 0;
 	c->probe = false;
@@ -127,7 +35,7 @@ static void call_free(struct weir_redis *s, struct weir_redis_call *c)
 	s->spare_calls = c;
 }
 
-static void forget_call(struct weir_redis_call *c)
+void weir_redis_call_forget(struct weir_redis_call *c)
 {
 	struct weir_redis_node *n = c->node;
 
@@ -136,11 +44,10 @@ static void forget_call(struct weir_redis_call *c)
 	n->n_calls--;
 }
 
-/* Sends the command that @c holds. -EIO: the connection is about to go. */
-static int send_call(struct weir_redis_node *n, struct weir_redis_call *c)
+int weir_redis_call_send(struct weir_redis_node *n, struct weir_redis_call *c)
 {
-	if (redisAsyncFormattedCommand(n->conn.ac, on_reply, c, c->command.at, c->command.n) !=
-	    REDIS_OK)
+	if (redisAsyncFormattedCommand(n->conn.ac, weir_redis_on_reply, c, c->command.at,
+				       c->command.n) != REDIS_OK)
 		return -EIO;
 	c->node = n;
 	c->loads = n->loads;
@@ -195,12 +102,12 @@ static void fill(struct weir_redis_node *n, struct weir_redis_call *c)
 			continue;
 		}
 		blob_at = p->blob.n;
-		dequeue(i);
+		weir_redis_item_dequeue(i);
 		r = weir_redis_pack_add(p, i->q, i->layers, i->op);
 		if (r < 0) {
 			if (i == first)
 				first = next;
-			finish(i, r);
+			weir_redis_item_finish(i, r);
 			continue;
 		}
 		i->call = c;
@@ -212,16 +119,16 @@ static void fill(struct weir_redis_node *n, struct weir_redis_call *c)
 	}
 }
 
-static void fail_call(struct weir_redis_call *c, int r)
+void weir_redis_call_fail(struct weir_redis_call *c, int r)
 {
 	for (unsigned k = 0; k < c->n; k++)
 		if (c->part[k].item)
-			finish(c->part[k].item, r);
+			weir_redis_item_finish(c->part[k].item, r);
 }
 
 static int send_next(struct weir_redis_node *n)
 {
-	struct weir_redis_call *c = call_new(n->s);
+	struct weir_redis_call *c = weir_redis_call_new(n->s);
 	bool asking = n->first->asking;
 	int r = 0;
 
@@ -235,12 +142,12 @@ static int send_next(struct weir_redis_node *n)
 		if (r >= 0 && asking)
 			(void)redisAsyncCommand(n->conn.ac, NULL, NULL, "ASKING");
 		if (r >= 0)
-			r = send_call(n, c);
+			r = weir_redis_call_send(n, c);
 	}
 	if (r < 0)
-		fail_call(c, r);
+		weir_redis_call_fail(c, r);
 	if (r < 0 || !c->n)
-		call_free(n->s, c);
+		weir_redis_call_free(n->s, c);
 	return r;
 }
 
@@ -254,269 +161,6 @@ void weir_redis_node_pump(struct weir_redis_node *n)
 	while (n->first && n->n_calls < most && send_next(n) >= 0)
 		;
 	weir_hi_flush(n->conn.ac);
-}
-
-/* --- replies ----------------------------------------------------------------------------------------------------- */
-
-/* A call whose answer nobody waits for. */
-static void send_back(struct weir_redis_node *n, unsigned n_keys, const char *keys,
-		      size_t keys_bytes, const struct weir_redis_text *blob)
-{
-	struct weir_redis_call *c;
-
-	if (n->conn.state != WEIR_REDIS_CONN_READY)
-		return; /* over-charged: as it may be when a connection is lost */
-	c = call_new(n->s);
-	if (!c)
-		return;
-	c->n_keys = n_keys;
-	c->keys_bytes = keys_bytes;
-	if (weir_redis_command(n->conn.sha, n_keys, keys, keys_bytes, 0, blob->at, blob->n,
-			       &c->command, &c->keys_at) < 0 ||
-	    send_call(n, c) < 0)
-		call_free(n->s, c);
-}
-
-void weir_redis_node_give_back(struct weir_redis_node *n, struct weir_store_request *q,
-			       __u64 layers)
-{
-	struct weir_redis_pack *p = &n->s->pack;
-
-	weir_redis_pack_begin(p);
-	if (weir_redis_pack_add(p, q, layers, WEIR_REDIS_GIVE_BACK) >= 0)
-		send_back(n, p->n_keys, p->keys.at, p->keys.n, &p->blob);
-	weir_redis_count(&n->s->n.late_refunds, 1);
-}
-
-/* Nobody waits for this part's answer: what it charged is added to what is given back. */
-static int take_back(struct weir_redis_call *c, unsigned k, struct weir_redis_answers *a)
-{
-	const char *blob = c->command.at + c->blob_at;
-	size_t from = c->part[k].blob_at;
-	size_t to = k + 1 < c->n ? c->part[k + 1].blob_at : c->command.n - 2 - c->blob_at;
-	struct weir_redis_text *late = &c->node->s->late;
-	size_t before = late->n;
-	int r = weir_redis_give_back((const unsigned char *)blob + from, to - from, a, late);
-
-	if (c->part[k].op != WEIR_REDIS_DECIDE)
-		late->n = before;
-	else if (r > 0)
-		weir_redis_count(&c->node->s->n.late_refunds, 1);
-	return r;
-}
-
-static void take_answers(struct weir_redis_call *c, const struct redisReply *reply)
-{
-	struct weir_redis_node *n = c->node;
-	struct weir_redis_answers a = {};
-	unsigned bad = 0;
-	int r = weir_redis_answers_open(reply->str, reply->len, &a);
-
-	n->s->late.n = 0;
-	for (unsigned k = 0; k < c->n; k++) {
-		struct weir_redis_item *i = c->part[k].item;
-
-		if (!i) {
-			if (r >= 0)
-				r = take_back(c, k, &a);
-			continue;
-		}
-		if (r >= 0)
-			r = weir_redis_answers_next(&a, i->q, i->layers, i->op, &i->admitted,
-						    &i->live);
-		bad += r < 0;
-		finish(i, r < 0 ? r : 0);
-	}
-	if (bad)
-		weir_redis_node_failure(n, WEIR_FAR_ERROR_REPLY, bad,
-					"a reply of the script makes no sense");
-	if (n->s->late.n)
-		send_back(n, c->n_keys, c->command.at + c->keys_at, c->keys_bytes, &n->s->late);
-}
-
-/* Nothing of the call ran: all of it goes again, in its order, perhaps elsewhere. */
-static void again(struct weir_redis_call *c, struct weir_redis_node *to, bool asking, bool front)
-{
-	for (unsigned k = 0; k < c->n; k++) {
-		struct weir_redis_item *i = c->part[front ? c->n - 1 - k : k].item;
-
-		if (!i)
-			continue;
-		if (++i->tries > WEIR_REDIS_TRIES_MAX) {
-			weir_redis_count(&c->node->s->n.errors[WEIR_FAR_ERROR_CLUSTER], 1);
-			finish(i, -EIO);
-			continue;
-		}
-		i->asking = asking;
-		enqueue(to, i, front);
-	}
-	weir_redis_flush_soon(c->node->s);
-}
-
-static bool begins(const struct redisReply *r, const char *with)
-{
-	return !strncmp(r->str, with, strlen(with));
-}
-
-static const struct {
-	const char *begins;
-	enum weir_far_error kind;
-	const char *words; /* NULL: weir_redis_error_words */
-} errors[] = {
-	{"OOM", WEIR_FAR_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
-	{"LOADING", WEIR_FAR_ERROR_REPLY, NULL},
-	{"MASTERDOWN", WEIR_FAR_ERROR_REPLY, "it is a replica without its master"},
-	{"BUSY", WEIR_FAR_ERROR_REPLY, "it is busy with somebody's script"},
-	{"MISCONF", WEIR_FAR_ERROR_SCRIPT, "it cannot save, and refuses writes (MISCONF)"},
-	{"NOREPLICAS", WEIR_FAR_ERROR_SCRIPT, "too few replicas, and it refuses writes"},
-	{"CLUSTERDOWN", WEIR_FAR_ERROR_CLUSTER, "the cluster is down"},
-	{"CROSSSLOT", WEIR_FAR_ERROR_CLUSTER,
-	 "keys of several slots in one call: this is a cluster (redis+cluster://)"},
-	{"TRYAGAIN", WEIR_FAR_ERROR_CLUSTER, "a slot is being moved"},
-	{"MOVED", WEIR_FAR_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
-	{"ASK", WEIR_FAR_ERROR_CLUSTER, "this is a cluster (redis+cluster://)"},
-	{"READONLY", WEIR_FAR_ERROR_REPLY, "it is a replica, no master"},
-};
-
-#define NOT_SERVED "CLUSTERDOWN Hash slot not served"
-/* The slot is nobody's; the node's others are not worse for it. */
-static void unserved(struct weir_redis_call *c)
-{
-	for (unsigned k = 0; k < c->n; k++)
-		if (c->part[k].item) {
-			weir_redis_topology_unserved(c->node->s->topology, c->part[k].item->slot);
-			weir_redis_count(&c->node->s->n.errors[WEIR_FAR_ERROR_CLUSTER], 1);
-		}
-	fail_call(c, -EIO);
-}
-
-static void call_failed(struct weir_redis_call *c, const struct redisReply *r)
-{
-	struct weir_redis_node *n = c->node;
-	enum weir_far_error kind = WEIR_FAR_ERROR_SCRIPT;
-	char buf[WEIR_REDIS_CAUSE_BYTES];
-	const char *words = weir_redis_error_words(r, buf, sizeof(buf));
-	bool cluster = n->s->url.kind == WEIR_REDIS_CLUSTER;
-	unsigned alive = 0;
-
-	for (size_t k = 0; k < ARRAY_LEN(errors); k++)
-		if (begins(r, errors[k].begins)) {
-			kind = errors[k].kind;
-			words = errors[k].words ? errors[k].words : words;
-			break;
-		}
-	if (cluster && (begins(r, "MOVED") || begins(r, "ASK")))
-		words = "it sends to a node whose address it does not say";
-	for (unsigned k = 0; k < c->n; k++)
-		alive += c->part[k].item != NULL;
-	if (cluster && begins(r, NOT_SERVED)) {
-		unserved(c);
-		return;
-	}
-	fail_call(c, -EIO);
-	weir_redis_node_failure(n, kind, alive, words);
-	if (begins(r, "READONLY") || begins(r, "NOAUTH")) {
-		weir_redis_conn_fail(&n->conn, "%s", words); /* the next try looks up its name */
-	} else if (begins(r, "CLUSTERDOWN")) {
-		weir_redis_topology_doubt(n->s->topology, n);
-	}
-}
-
-static void load_again(struct weir_redis_call *c)
-{
-	struct weir_redis_node *n = c->node;
-
-	if (c->loads == n->loads) { /* else somebody did since */
-		n->loads++;
-		weir_redis_count(&n->s->n.script_loads, 1);
-		(void)weir_redis_conn_load(
-			&n->conn); /* no memory: NOSCRIPT again, and then an error */
-	}
-	again(c, n, false, true);
-}
-
-/* What an error of the server means for the call's requests: NOSCRIPT and redirections say that nothing ran. */
-static void take_error(struct weir_redis_call *c, const struct redisReply *r)
-{
-	struct weir_redis_node *n = c->node, *to;
-	bool cluster = n->s->url.kind == WEIR_REDIS_CLUSTER;
-	bool moved = begins(r, "MOVED "), ask = begins(r, "ASK ");
-
-	if (begins(r, "NOSCRIPT")) {
-		load_again(c);
-		return;
-	}
-	if (cluster && (moved || ask)) {
-		weir_redis_count(&n->s->n.redirects, 1);
-		to = weir_redis_topology_redirect(n->s->topology, r->str + (moved ? 6 : 4), moved,
-						  n);
-		if (to) {
-			again(c, to, ask, false);
-			return;
-		}
-	}
-	if (cluster && begins(r, "TRYAGAIN")) {
-		if (c->n != 1 || !c->part[0].item || !weir_redis_item_break_up(c->part[0].item))
-			again(c, n, c->n && c->part[0].item && c->part[0].item->asking, false);
-		return;
-	}
-	call_failed(c, r);
-}
-
-static void probe_answered(struct weir_redis_node *n, const struct redisReply *r)
-{
-	n->probing = false;
-	if (!r)
-		return;
-	if (r->type != REDIS_REPLY_STRING) {
-		(void)snprintf(n->conn.cause, sizeof(n->conn.cause), "%.100s",
-			       r->type == REDIS_REPLY_ERROR ? r->str : "its reply makes no sense");
-		if (r->type == REDIS_REPLY_ERROR && begins(r, "NOSCRIPT"))
-			(void)weir_redis_conn_load(&n->conn); /* no memory: NOSCRIPT again */
-		weir_redis_topology_doubt(n->s->topology, n);
-		return;
-	}
-	if (weir_redis_breaker_up(&n->breaker, weir_redis_now_ns()))
-		weir_redis_health_changed(n->s, n, "it answers again");
-	weir_redis_flush_soon(n->s);
-}
-
-static void measure(struct weir_redis *s, __u64 sent_ns)
-{
-	__u64 us = (weir_redis_now_ns() - sent_ns) / 1000;
-	unsigned k = 0;
-
-	while (k < WEIR_FAR_LATENCY_N && us > weir_far_latency_us[k])
-		k++;
-	weir_redis_count(&s->n.latency_n[k], 1);
-	weir_redis_count(&s->n.latency_sum_us, us);
-}
-
-static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
-{
-	struct weir_redis_call *c = data;
-	struct weir_redis_node *n = c->node;
-	const struct redisReply *r = reply;
-
-	(void)ac;
-	forget_call(c);
-	if (r)
-		measure(n->s, c->sent_ns);
-	if (c->probe)
-		probe_answered(n, r);
-	else if (!r)
-		fail_call(c, -EIO); /* the connection is lost: down says so */
-	else if (r->type == REDIS_REPLY_STRING)
-		take_answers(c, r);
-	else if (r->type == REDIS_REPLY_ERROR)
-		take_error(c, r);
-	else {
-		fail_call(c, -EPROTO);
-		weir_redis_node_failure(n, WEIR_FAR_ERROR_REPLY, 1, "its reply makes no sense");
-	}
-	call_free(n->s, c);
-	if (n->first)
-		weir_redis_flush_soon(n->s);
 }
 
 /* A key in a slot of this node. */
@@ -542,14 +186,14 @@ void weir_redis_node_send_probe(struct weir_redis_node *n)
 
 	l.fixed.limit = 1ull << 40;
 	find_tag(n, &y);
-	c = call_new(n->s);
+	c = weir_redis_call_new(n->s);
 	if (!c)
 		return;
 	weir_redis_pack_begin(&n->s->pack);
 	c->probe = true;
 	if (weir_redis_pack_add(&n->s->pack, &q, 1, WEIR_REDIS_DECIDE) < 0 ||
-	    make_command(n, c) < 0 || send_call(n, c) < 0) {
-		call_free(n->s, c);
+	    make_command(n, c) < 0 || weir_redis_call_send(n, c) < 0) {
+		weir_redis_call_free(n->s, c);
 		return;
 	}
 	n->probing = true;

@@ -3,8 +3,9 @@
  *
  *	url.c       store.url and what belongs to it           resolve.c   names to addresses, off the loop
  *	conn.c      one connection to one node                 script.c    requests to arguments, replies to answers
- *	topology.c  which node: one, Sentinel's, a Cluster's    batch.c     what waits in one turn of the loop goes in one call
- *	node.c      a node: its connection, its breaker        job.c       a request, in one slot or several
+ *	topology.c  which node: one, Sentinel's, a Cluster's    job.c       a request, in one slot or several
+ *	node.c      a node: its connection, its breaker        waiting.c   what waits at a node
+ *	batch.c     what waits in one turn goes in one call    reply.c     what a reply means for those who wait
  *	breaker.c   healthy, degraded, open                    store.c     weir_store_ops on all of that
  *	hi.c        hiredis on the loop, TLS                   size.c      what the keys take
  *	decide.lua  the decisions, in the server

@@ -199,7 +199,7 @@ int weir_redis_layer_key(const char *prefix, const struct weir_store_limit *l, c
 
 int weir_redis_text_add(struct weir_redis_text *t, const void *bytes, size_t n);
 
-/* --- batch.c ------------------------------------------------------------------------------------------------------ */
+/* --- nodes: node.c, waiting.c, batch.c, reply.c --------------------------------------------------------------------- */
 
 struct weir_redis_job;
 
@@ -272,6 +272,24 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind
 /* Gives back what layers of @q say is charged; nobody waits for the answer. */
 void weir_redis_node_give_back(struct weir_redis_node *n, struct weir_store_request *q,
 			       __u64 layers);
+
+/* waiting.c: an item into the queue of @n and out of it; @r answers its job. */
+void weir_redis_item_enqueue(struct weir_redis_node *n, struct weir_redis_item *i, bool front);
+void weir_redis_item_dequeue(struct weir_redis_item *i);
+void weir_redis_item_finish(struct weir_redis_item *i, int r);
+
+/* batch.c: a spare call or a new one (NULL: no memory), and back to the spare ones. */
+struct weir_redis_call *weir_redis_call_new(struct weir_redis *s);
+void weir_redis_call_free(struct weir_redis *s, struct weir_redis_call *c);
+/* Sends the command that @c holds. -EIO: the connection is about to go. */
+int weir_redis_call_send(struct weir_redis_node *n, struct weir_redis_call *c);
+/* It is no longer under way. */
+void weir_redis_call_forget(struct weir_redis_call *c);
+/* All who wait for it are answered @r. */
+void weir_redis_call_fail(struct weir_redis_call *c, int r);
+
+/* reply.c: of the call that @data is; @reply NULL: the connection is lost. */
+void weir_redis_on_reply(struct redisAsyncContext *ac, void *reply, void *data);
 
 /* --- job.c -------------------------------------------------------------------------------------------------------- */
 
