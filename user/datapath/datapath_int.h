@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Inside of the datapath object: shared by the files of this folder that make up struct weir_datapath, and by nobody
  * else. Who does what: load.c the BPF object, adopt.c what an earlier agent left, pin.c bpffs, bank.c maps inside
- * maps, apply.c a new policy, lists.c entries, attach*.c interfaces, prog.c whose program is there,
+ * maps, apply.c a new policy, lists*.c entries, attach*.c interfaces, prog.c whose program is there,
  * counters.c and events.c reading.
  */
 #ifndef WEIR_USER_DATAPATH_INT_H
@@ -208,7 +208,7 @@ int weir_base_open(struct weir_datapath *d);
 /* Limits in @names that are not in d->names: their counts begin now. */
 void weir_base_renew(struct weir_datapath *d, const struct weir_limit_name names[WEIR_STATS_MAX]);
 
-/* --- lists.c --------------------------------------------------------------------------------- */
+/* --- lists*.c -------------------------------------------------------------------------------- */
 
 /* Fills new inner maps @fd (by list * 2 + family 6) and @ret_filter from whole lists. */
 int weir_lists_fill(const struct weir_lists *lists, const int fd[2 * WEIR_LIST_MAX], __u32 room,

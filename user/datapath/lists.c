@@ -1,271 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Entries of the allow, block and guard lists in the kernel: whole lists into new maps, single ones into those in
- * force, and back. The filter in front is widened before an entry goes in, so that no packet can miss it. Called by
- * the agent (reload, commands, expiry) through datapath.h, and by apply.c.
+/* Single entries of the allow, block and guard lists in force. The filter in front is widened before an entry goes in, so
+ * that no packet can miss it. Called by the agent (commands, expiry) through datapath.h.
  */
-#include "user/datapath/datapath_int.h"
+#include "user/datapath/lists_int.h"
 
 #include <bpf/bpf.h>
 #include <string.h>
-#include <time.h>
 
-#include "user/base/str.h"
-#include "user/datapath/filter.h"
 #include "user/datapath/kernel_error.h"
-
-static const char *const list_name[WEIR_LIST_MAX] = {"allow list", "block list",
-						     "never_block list"};
-
-union key {
-	struct weir_prefix4 v4;
-	struct weir_prefix6 v6;
-};
-
-static const void *make_key(const struct weir_prefix *p, union key *k)
-{
-	memset(k, 0, sizeof(*k));
-	if (p->family == 4) {
-		k->v4.prefix_len = p->len;
-		k->v4.word = p->addr.word[0];
-	} else {
-		k->v6.prefix_len = p->len;
-		memcpy(k->v6.word, p->addr.word, sizeof(k->v6.word));
-	}
-	return k;
-}
-
-static int read_key(const void *key, __u8 family, struct weir_prefix *ret)
-{
-	struct weir_prefix p = {.family = family};
-
-	if (family == 4) {
-		const struct weir_prefix4 *k = key;
-
-		if (k->prefix_len > 32)
-			return -EINVAL;
-		p.len = (__u8)k->prefix_len;
-		p.addr.word[0] = k->word;
-	} else {
-		const struct weir_prefix6 *k = key;
-
-		if (k->prefix_len > 128)
-			return -EINVAL;
-		p.len = (__u8)k->prefix_len;
-		memcpy(p.addr.word, k->word, sizeof(k->word));
-	}
-	*ret = p;
-	return 0;
-}
-
-static __u64 clock_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-	return (__u64)t.tv_sec * 1000000000ull + (__u64)t.tv_nsec;
-}
-
-static bool is_over(const struct weir_list_item *i, __u64 now_ns)
-{
-	return i->expires_ns && i->expires_ns <= now_ns;
-}
-
-static int is_valid(const struct weir_prefix *p, struct weir_error *e)
-{
-	if ((p->family == 4 && p->len <= 32) || (p->family == 6 && p->len <= 128))
-		return 0;
-	return weir_error_set(e, -EINVAL, "not a prefix: family %u, length %u", p->family, p->len);
-}
-
-static int no_room(struct weir_error *e, enum weir_list list, __u8 family, __u32 holds, size_t more,
-		   __u32 room)
-{
-	return weir_error_set(
-		e, -ENOSPC,
-		"%s, IPv%u: it holds %u entries and has room for %u; %zu more were to go "
-		"in: %zu do not fit, so none was taken",
-		list_name[list], family, holds, room, more, holds + more - room);
-}
-
-/* --- reading ---------------------------------------------------------------------------------- */
-
-/* All of one map in one call: we are its only writer. Arrays on the heap. */
-static int read_map(int fd, void **ret_keys, struct weir_entry **ret_values, __u32 *ret_n)
-{
-	struct bpf_map_info info = {0};
-	__u32 len = sizeof(info), n, at;
-	_cleanup_free_ void *keys = NULL;
-	_cleanup_free_ struct weir_entry *values = NULL;
-	int r = bpf_obj_get_info_by_fd(fd, &info, &len);
-
-	if (r < 0)
-		return r;
-	n = info.max_entries;
-	keys = calloc(n, info.key_size);
-	values = calloc(n, sizeof(*values));
-	if (!keys || !values)
-		return -ENOMEM;
-	r = bpf_map_lookup_batch(fd, NULL, &at, keys, values, &n, NULL);
-	if (r < 0 && r != -ENOENT) /* the end of the map */
-		return r;
-	*ret_keys = TAKE_PTR(keys);
-	*ret_values = TAKE_PTR(values);
-	*ret_n = n;
-	return 0;
-}
-
-int weir_lists_count(int fd, __u32 *ret)
-{
-	_cleanup_free_ void *keys = NULL;
-	_cleanup_free_ struct weir_entry *values = NULL;
-
-	return read_map(fd, &keys, &values, ret);
-}
-
-int weir_datapath_list_read(struct weir_datapath *d, enum weir_list list,
-			    struct weir_list_item **ret, size_t *ret_n)
-{
-	_cleanup_free_ struct weir_list_item *all = NULL;
-	size_t n_all = 0;
-
-	for (__u8 family = 4; family <= 6; family += 2) {
-		int fd = d->inner_fd[weir_map_of_list(list, family)][d->lists_bank], r;
-		size_t key_size =
-			family == 4 ? sizeof(struct weir_prefix4) : sizeof(struct weir_prefix6);
-		_cleanup_free_ void *keys = NULL;
-		_cleanup_free_ struct weir_entry *values = NULL;
-		struct weir_list_item *more;
-		__u32 n = 0;
-
-		if (fd < 0)
-			continue;
-		r = read_map(fd, &keys, &values, &n);
-		if (r < 0)
-			return r;
-		more = realloc(all, (n_all + n + 1) * sizeof(*all));
-		if (!more)
-			return -ENOMEM;
-		all = more;
-		for (__u32 i = 0; i < n; i++) {
-			struct weir_list_item *it = &all[n_all];
-
-			if (read_key((char *)keys + i * key_size, family, &it->prefix) < 0)
-				continue;
-			it->expires_ns = values[i].expires_ns;
-			it->origin = values[i].origin;
-			it->flags = values[i].flags;
-			n_all++;
-		}
-	}
-	*ret = TAKE_PTR(all);
-	*ret_n = n_all;
-	return 0;
-}
-
-/* --- sorting out ------------------------------------------------------------------------------- */
-
-struct sorted {
-	const struct weir_list_item *item;
-	size_t at;
-};
-
-static int by_prefix(const void *a, const void *b)
-{
-	const struct sorted *x = a, *y = b;
-	int c = weir_prefix_compare(&x->item->prefix, &y->item->prefix);
-
-	return c ? c : x->at < y->at ? -1 : 1;
-}
-
-/* Each prefix once, the last of equal ones. */
-static int sort_items(const struct weir_list_item *item, size_t n, struct sorted **ret,
-		      size_t *ret_n)
-{
-	_cleanup_free_ struct sorted *s = calloc(n + 1, sizeof(*s));
-	size_t to = 0;
-
-	if (!s)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		s[i] = (struct sorted){&item[i], i};
-	qsort(s, n, sizeof(*s), by_prefix);
-	for (size_t i = 0; i < n; i++) {
-		if (i + 1 < n &&
-		    weir_prefix_compare(&s[i].item->prefix, &s[i + 1].item->prefix) == 0)
-			continue;
-		s[to++] = s[i];
-	}
-	*ret = TAKE_PTR(s);
-	*ret_n = to;
-	return 0;
-}
-
-static int widen(struct weir_filter *f, enum weir_list list, const struct weir_prefix *p,
-		 struct weir_error *e)
-{
-	if (weir_filter_add(f, list, p) == 0)
-		return 0;
-	return weir_error_set(e, -ENOSPC,
-			      "%s: IPv%u prefixes of more than %d different lengths (fewer lengths "
-			      "would be right; /%u is one too many)",
-			      list_name[list], p->family, WEIR_LIST_LENS, p->len);
-}
-
-/* --- whole lists ------------------------------------------------------------------------------- */
-
-static int fill_list(const struct weir_list_item *item, size_t n, enum weir_list list,
-		     const int fd[2], __u32 room, __u64 now_ns, struct weir_filter *f,
-		     __u32 ret_n[2], struct weir_error *e)
-{
-	_cleanup_free_ struct sorted *s = NULL;
-	size_t n_s = 0, want[2] = {0, 0};
-	int r = sort_items(item, n, &s, &n_s);
-
-	if (r < 0)
-		return weir_error_set(e, r, "out of memory");
-	for (size_t i = 0; i < n_s; i++) {
-		r = is_valid(&s[i].item->prefix, e);
-		if (r < 0)
-			return r;
-		want[s[i].item->prefix.family == 6] += !is_over(s[i].item, now_ns);
-	}
-	for (int six = 0; six < 2; six++) {
-		if (want[six] > room)
-			return no_room(e, list, six ? 6 : 4, 0, want[six], room);
-	}
-	for (size_t i = 0; i < n_s; i++) {
-		const struct weir_list_item *it = s[i].item;
-		struct weir_entry v = {it->expires_ns, it->origin, it->flags};
-		int six = it->prefix.family == 6;
-		union key k;
-
-		if (is_over(it, now_ns))
-			continue;
-		r = widen(f, list, &it->prefix, e);
-		if (r < 0)
-			return r;
-		r = bpf_map_update_elem(fd[six], make_key(&it->prefix, &k), &v, BPF_ANY);
-		if (r < 0)
-			return weir_kernel_error(e, r, "cannot write a list entry");
-		ret_n[six]++;
-	}
-	return 0;
-}
-
-int weir_lists_fill(const struct weir_lists *lists, const int fd[2 * WEIR_LIST_MAX], __u32 room,
-		    struct weir_filter *ret_filter, __u32 ret_n[WEIR_LIST_MAX][2],
-		    struct weir_error *e)
-{
-	__u64 now_ns = clock_ns();
-	int r = 0;
-
-	for (int l = 0; l < WEIR_LIST_MAX && r == 0; l++)
-		r = fill_list(lists->item[l], lists->n[l], (enum weir_list)l, &fd[2 * l], room,
-			      now_ns, ret_filter, ret_n[l], e);
-	return r;
-}
-
-/* --- entries of the lists in force -------------------------------------------------------------- */
 
 static int list_fd(const struct weir_datapath *d, enum weir_list list, __u8 family)
 {
@@ -289,7 +31,7 @@ static void purge(struct weir_datapath *d, enum weir_list list, __u8 family, __u
 	_cleanup_free_ struct weir_entry *values = NULL;
 	__u32 n = 0;
 
-	if (read_map(fd, &keys, &values, &n) < 0)
+	if (weir_list_read_map(fd, &keys, &values, &n) < 0)
 		return;
 	for (__u32 i = 0; i < n; i++) {
 		if (!values[i].expires_ns || values[i].expires_ns > now_ns)
@@ -300,24 +42,24 @@ static void purge(struct weir_datapath *d, enum weir_list list, __u8 family, __u
 }
 
 static size_t count_new(struct weir_datapath *d, enum weir_list list, __u8 family,
-			const struct sorted *s, size_t n, __u64 now_ns)
+			const struct weir_list_sorted *s, size_t n, __u64 now_ns)
 {
 	int fd = list_fd(d, list, family);
 	size_t more = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		struct weir_entry old;
-		union key k;
+		union weir_list_key k;
 
-		if (s[i].item->prefix.family != family || is_over(s[i].item, now_ns))
+		if (s[i].item->prefix.family != family || weir_list_is_over(s[i].item, now_ns))
 			continue;
-		more += bpf_map_lookup_elem(fd, make_key(&s[i].item->prefix, &k), &old) < 0;
+		more += bpf_map_lookup_elem(fd, weir_list_key(&s[i].item->prefix, &k), &old) < 0;
 	}
 	return more;
 }
 
-static int fit(struct weir_datapath *d, enum weir_list list, const struct sorted *s, size_t n,
-	       __u64 now_ns, struct weir_error *e)
+static int fit(struct weir_datapath *d, enum weir_list list, const struct weir_list_sorted *s,
+	       size_t n, __u64 now_ns, struct weir_error *e)
 {
 	for (__u8 family = 4; family <= 6; family += 2) {
 		__u32 room = list_room(list_fd(d, list, family)), *holds;
@@ -329,7 +71,7 @@ static int fit(struct weir_datapath *d, enum weir_list list, const struct sorted
 			more = count_new(d, list, family, s, n, now_ns);
 		}
 		if (*holds + more > room)
-			return no_room(e, list, family, *holds, more, room);
+			return weir_list_no_room(e, list, family, *holds, more, room);
 	}
 	return 0;
 }
@@ -375,9 +117,9 @@ static void take_back(struct weir_datapath *d, enum weir_list list, const struct
 {
 	while (n--) {
 		int fd = list_fd(d, list, u[n].prefix.family);
-		union key k;
+		union weir_list_key k;
 
-		make_key(&u[n].prefix, &k);
+		weir_list_key(&u[n].prefix, &k);
 		if (u[n].was_there)
 			(void)bpf_map_update_elem(fd, &k, &u[n].old, BPF_ANY); /* best effort */
 		else
@@ -385,8 +127,9 @@ static void take_back(struct weir_datapath *d, enum weir_list list, const struct
 	}
 }
 
-static int write_items(struct weir_datapath *d, enum weir_list list, const struct sorted *s,
-		       size_t n, __u64 now_ns, struct weir_error *e)
+static int write_items(struct weir_datapath *d, enum weir_list list,
+		       const struct weir_list_sorted *s, size_t n, __u64 now_ns,
+		       struct weir_error *e)
 {
 	_cleanup_free_ struct undo *undo = calloc(n + 1, sizeof(*undo));
 	__u32 holds[2] = {d->list_n[list][0], d->list_n[list][1]};
@@ -397,12 +140,12 @@ static int write_items(struct weir_datapath *d, enum weir_list list, const struc
 		const struct weir_list_item *it = s[i].item;
 		struct weir_entry v = {it->expires_ns, it->origin, it->flags};
 		int fd = list_fd(d, list, it->prefix.family), six = it->prefix.family == 6, r;
-		union key k;
+		union weir_list_key k;
 
-		make_key(&it->prefix, &k);
+		weir_list_key(&it->prefix, &k);
 		undo[i].prefix = it->prefix;
 		undo[i].was_there = bpf_map_lookup_elem(fd, &k, &undo[i].old) == 0;
-		if (is_over(it, now_ns)) {
+		if (weir_list_is_over(it, now_ns)) {
 			r = bpf_map_delete_elem(fd, &k);
 			if (r == -ENOENT)
 				r = 0;
@@ -439,20 +182,20 @@ int weir_datapath_list_add(struct weir_datapath *d, enum weir_list list,
 			   const struct weir_list_item *item, size_t n, struct weir_error *e)
 {
 	_cleanup_free_ struct weir_filter *f = NULL;
-	_cleanup_free_ struct sorted *s = NULL;
-	__u64 now_ns = clock_ns();
+	_cleanup_free_ struct weir_list_sorted *s = NULL;
+	__u64 now_ns = weir_list_clock_ns();
 	size_t n_s = 0;
 	int r;
 
 	if (!d->policy || d->tables_foreign)
 		return weir_error_set(e, -EAGAIN, "no limits are in force yet");
 	for (size_t i = 0; i < n; i++) {
-		r = is_valid(&item[i].prefix, e);
+		r = weir_list_check(&item[i].prefix, e);
 		if (r < 0)
 			return r;
 	}
 	f = malloc(sizeof(*f));
-	r = f ? sort_items(item, n, &s, &n_s) : -ENOMEM;
+	r = f ? weir_list_sort(item, n, &s, &n_s) : -ENOMEM;
 	if (r < 0)
 		return weir_error_set(e, r, "out of memory");
 	r = fit(d, list, s, n_s, now_ns, e);
@@ -460,8 +203,8 @@ int weir_datapath_list_add(struct weir_datapath *d, enum weir_list list,
 		return r;
 	*f = *d->filter;
 	for (size_t i = 0; i < n_s && r == 0; i++) {
-		if (!is_over(s[i].item, now_ns))
-			r = widen(f, list, &s[i].item->prefix, e);
+		if (!weir_list_is_over(s[i].item, now_ns))
+			r = weir_list_widen(f, list, &s[i].item->prefix, e);
 	}
 	if (r == 0)
 		r = put_filter(d, f, e);
@@ -474,18 +217,18 @@ int weir_datapath_list_del(struct weir_datapath *d, enum weir_list list,
 			   const struct weir_prefix *item, size_t n, struct weir_error *e)
 {
 	for (size_t i = 0; i < n; i++) {
-		int r = is_valid(&item[i], e);
+		int r = weir_list_check(&item[i], e);
 
 		if (r < 0)
 			return r;
 	}
 	for (size_t i = 0; i < n; i++) {
 		int fd = list_fd(d, list, item[i].family), r;
-		union key k;
+		union weir_list_key k;
 
 		if (fd < 0)
 			continue;
-		r = bpf_map_delete_elem(fd, make_key(&item[i], &k));
+		r = bpf_map_delete_elem(fd, weir_list_key(&item[i], &k));
 		if (r == 0)
 			d->list_n[list][item[i].family == 6]--;
 		else if (r != -ENOENT)
