@@ -13,8 +13,8 @@
 #include <sys/un.h>
 
 #include "user/agent/admin.h"
-#include "user/agent/clock.h"
 #include "user/agent/json.h"
+#include "user/base/clock.h"
 #include "user/base/unix.h"
 
 #define WRITE_S 30 /* a client that reads nothing for so long is dropped */

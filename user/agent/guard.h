@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "user/agent/book.h"
-#include "user/agent/clock.h"
+#include "user/base/clock.h"
 #include "user/base/error.h"
 
 #define WEIR_GUARD_MAX 4096 /* found addresses; more are not guarded, and the log says so */

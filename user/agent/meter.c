@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/json.h"
 #include "user/agent/meter.h"
+#include "user/base/clock.h"
 #include "user/base/log.h"
 #include "weir/reason.h"
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/netlink.h"
+#include "user/base/clock.h"
 
 static int take(const struct nlmsghdr *h, ssize_t n, unsigned seq, weir_netlink_each_fn *each,
 		void *arg, bool *ret_done)

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/notify.h"
 #include "user/base/cleanup.h"
+#include "user/base/clock.h"
 
 void weir_notify(const char *format, ...)
 {

@@ -2,8 +2,8 @@
 /* Counters and rates of the request layer: see request_meter.h. Called by the agent's loop. */
 #include <string.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/request_meter.h"
+#include "user/base/clock.h"
 
 void weir_acting_update(struct weir_acting *t, bool acted, __s64 now_s)
 {

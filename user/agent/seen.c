@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/netlink.h"
 #include "user/agent/seen.h"
 #include "user/base/cleanup.h"
+#include "user/base/clock.h"
 
 /* Whoever completed a handshake is where packets come from; a SYN alone can be forged. */
 #define STATES                                                                                     \

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/state.h"
+#include "user/base/clock.h"
 #include "user/base/sqlite.h"
 #include "user/base/str.h"
 

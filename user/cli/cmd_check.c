@@ -7,7 +7,7 @@
 #include <net/if.h>
 #include <string.h>
 
-#include "user/agent/clock.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 #include "user/datapath/compile.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "user/agent/agent.h"
-#include "user/agent/clock.h"
 #include "user/agent/json.h"
+#include "user/base/clock.h"
 #include "user/cli/cli.h"
 #include "user/datapath/datapath.h"
 

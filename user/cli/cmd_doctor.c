@@ -19,7 +19,7 @@
 #include <sys/statfs.h>
 #include <sys/utsname.h>
 
-#include "user/agent/clock.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 #include "user/cli/doctor.h"

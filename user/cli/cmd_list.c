@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/json.h"
+#include "user/base/clock.h"
 #include "user/cli/cli.h"
 
 #define CHUNK	 2000

@@ -10,8 +10,8 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/json.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 

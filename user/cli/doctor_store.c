@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/agent/shared.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/doctor.h"
 
@@ -104,14 +105,11 @@ static void look_at_time(struct weir_doctor *d, const struct weir_conf *c, struc
 	__u64 least_us = ~0ull;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct timespec a, b;
-		__u64 us;
+		__u64 asked_ns = weir_clock_ns(CLOCK_MONOTONIC), us;
 
-		(void)clock_gettime(CLOCK_MONOTONIC, &a);
 		if (!ask(s, q, 2, (const char *const[]){"ECHO", "weir"}))
 			return;
-		(void)clock_gettime(CLOCK_MONOTONIC, &b);
-		us = (__u64)((b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000);
+		us = (weir_clock_ns(CLOCK_MONOTONIC) - asked_ns) / 1000;
 		if (us < least_us)
 			least_us = us;
 	}

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "user/agent/clock.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 

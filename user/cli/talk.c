@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "user/agent/clock.h"
 #include "user/agent/json.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 

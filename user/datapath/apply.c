@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "user/base/clock.h"
 #include "user/datapath/compile.h"
 #include "user/datapath/datapath_int.h"
 #include "user/datapath/kernel_error.h"
@@ -79,14 +80,6 @@ static int clear_spill(const struct change *c)
 	return 0;
 }
 
-static __u64 clock_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-	return (__u64)t.tv_sec * 1000000000ull + (__u64)t.tv_nsec;
-}
-
 static __u64 jiffy_ns(void)
 {
 	struct timespec t;
@@ -135,7 +128,7 @@ static void copy_state(struct change *c)
 
 	if (!c->tables.t4 || !weir_datapath_tables(d, &from))
 		return;
-	lost = weir_table_copy(&from, &to, clock_ns());
+	lost = weir_table_copy(&from, &to, weir_clock_ns(CLOCK_MONOTONIC));
 	if (lost)
 		weir_note(d, "%llu sources found no room in the new tables and begin anew",
 			  (unsigned long long)lost);
@@ -318,7 +311,7 @@ int weir_datapath_apply(struct weir_datapath *d, const struct weir_conf *conf, e
 	if (r < 0)
 		return r;
 	if (first)
-		d->named_since_ns = clock_ns();
+		d->named_since_ns = weir_clock_ns(CLOCK_MONOTONIC);
 	put_names(&c);
 	settle(&c);
 	r = d->pinned ? weir_pin_inner(d, &pin) : weir_pin_all(d, &pin);

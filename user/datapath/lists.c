@@ -7,6 +7,7 @@
 #include <bpf/bpf.h>
 #include <string.h>
 
+#include "user/base/clock.h"
 #include "user/datapath/kernel_error.h"
 
 static int list_fd(const struct weir_datapath *d, enum weir_list list, __u8 family)
@@ -183,7 +184,7 @@ int weir_datapath_list_add(struct weir_datapath *d, enum weir_list list,
 {
 	_cleanup_free_ struct weir_filter *f = NULL;
 	_cleanup_free_ struct weir_list_sorted *s = NULL;
-	__u64 now_ns = weir_list_clock_ns();
+	__u64 now_ns = weir_clock_ns(CLOCK_MONOTONIC);
 	size_t n_s = 0;
 	int r;
 

@@ -4,6 +4,7 @@
 
 #include <bpf/bpf.h>
 
+#include "user/base/clock.h"
 #include "user/datapath/kernel_error.h"
 
 static int fill_list(const struct weir_list_item *item, size_t n, enum weir_list list,
@@ -49,7 +50,7 @@ int weir_lists_fill(const struct weir_lists *lists, const int fd[2 * WEIR_LIST_M
 		    struct weir_filter *ret_filter, __u32 ret_n[WEIR_LIST_MAX][2],
 		    struct weir_error *e)
 {
-	__u64 now_ns = weir_list_clock_ns();
+	__u64 now_ns = weir_clock_ns(CLOCK_MONOTONIC);
 	int r = 0;
 
 	for (int l = 0; l < WEIR_LIST_MAX && r == 0; l++)

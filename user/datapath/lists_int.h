@@ -26,8 +26,6 @@ int weir_list_check(const struct weir_prefix *p, struct weir_error *e);
 /* -ENOSPC with a sentence: @more entries beside the @holds of a map with room for @room. */
 int weir_list_no_room(struct weir_error *e, enum weir_list list, __u8 family, __u32 holds,
 		      size_t more, __u32 room);
-/* The clock that expires_ns counts by. */
-__u64 weir_list_clock_ns(void);
 
 struct weir_list_sorted {
 	const struct weir_list_item *item;

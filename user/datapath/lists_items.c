@@ -3,7 +3,6 @@
 #include "user/datapath/lists_int.h"
 
 #include <string.h>
-#include <time.h>
 
 static const char *const list_name[WEIR_LIST_MAX] = {"allow list", "block list",
 						     "never_block list"};
@@ -36,14 +35,6 @@ int weir_list_no_room(struct weir_error *e, enum weir_list list, __u8 family, __
 		"%s, IPv%u: it holds %u entries and has room for %u; %zu more were to go "
 		"in: %zu do not fit, so none was taken",
 		list_name[list], family, holds, room, more, holds + more - room);
-}
-
-__u64 weir_list_clock_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-	return (__u64)t.tv_sec * 1000000000ull + (__u64)t.tv_nsec;
 }
 
 static int by_prefix(const void *a, const void *b)

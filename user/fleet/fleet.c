@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/clock.h"
 #include "user/base/log.h"
 #include "user/base/str.h"
 #include "user/fleet/fleet_int.h"
@@ -355,20 +356,14 @@ void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret
 
 static __u64 system_mono_ns(void *arg)
 {
-	struct timespec t = {};
-
 	(void)arg;
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for these clocks */
-	return (__u64)t.tv_sec * 1000000000 + (__u64)t.tv_nsec;
+	return weir_clock_ns(CLOCK_MONOTONIC);
 }
 
 static __s64 system_wall_ms(void *arg)
 {
-	struct timespec t = {};
-
 	(void)arg;
-	(void)clock_gettime(CLOCK_REALTIME, &t);
-	return (__s64)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return (__s64)(weir_clock_ns(CLOCK_REALTIME) / 1000000);
 }
 
 /* A file that came here with another host's image must not use that one's name. */

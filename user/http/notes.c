@@ -4,6 +4,7 @@
  */
 #include <time.h>
 
+#include "user/base/clock.h"
 #include "user/base/log.h"
 #include "user/http/http_int.h"
 
@@ -11,10 +12,7 @@
 
 __u64 weir_http_now_ns(void)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-	return (__u64)t.tv_sec * 1000000000ull + (__u64)t.tv_nsec;
+	return weir_clock_ns(CLOCK_MONOTONIC);
 }
 
 static const struct {

@@ -8,16 +8,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/clock.h"
 #include "user/base/log.h"
 #include "user/base/str.h"
 #include "user/redis/redis_int.h"
 
 __u64 weir_redis_now_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (__u64)t.tv_sec * 1000000000 + (__u64)t.tv_nsec;
+	return weir_clock_ns(CLOCK_MONOTONIC);
 }
 
 /* Written by the loop's thread alone. */
@@ -193,7 +191,6 @@ static void show_health(struct weir_redis *s, const struct weir_redis_node *n, c
 	enum weir_far_health worst = s->hole ? WEIR_FAR_DEGRADED : WEIR_FAR_HEALTHY, before;
 	char where[280] = "";
 	bool away = true;
-	struct timespec t;
 
 	for (const struct weir_redis_node *i = s->nodes; i; i = i->next) {
 		if (!i->in_map)
@@ -203,12 +200,11 @@ static void show_health(struct weir_redis *s, const struct weir_redis_node *n, c
 			worst = i->breaker.health;
 	}
 	s->away = away;
-	clock_gettime(CLOCK_REALTIME, &t);
 	(void)pthread_mutex_lock(&s->lock);
 	before = s->shown.health;
 	s->shown.health = worst;
 	if (before != worst)
-		s->shown.since_s = t.tv_sec;
+		s->shown.since_s = (__s64)(weir_clock_ns(CLOCK_REALTIME) / WEIR_NS_PER_S);
 	if ((n ? n->breaker.health != WEIR_FAR_HEALTHY : s->hole) &&
 	    (before < worst || !s->shown.cause[0]))
 		(void)weir_str_copy(s->shown.cause, sizeof(s->shown.cause), cause);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The two clocks of the agent, read once per loop turn and passed on: monotonic for what the kernel compares, wall
- * for what must survive a reboot and for people. Used by the agent's modules and its tests.
+/* The two clocks: monotonic for what the kernel compares and for deadlines, wall for what must survive a reboot and for
+ * people. A loop reads them once a turn and passes them on.
  */
-#ifndef WEIR_AGENT_CLOCK_H
-#define WEIR_AGENT_CLOCK_H
+#ifndef WEIR_BASE_CLOCK_H
+#define WEIR_BASE_CLOCK_H
 
 #include <stdio.h>
 #include <time.h>
