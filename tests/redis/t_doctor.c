@@ -1,34 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* weir doctor looks at the shared store's server: is it there, is it one that counts, what will it do when it is full? */
-#include "redis/fixture.h"
+#include "redis/cluster_case.h"
 
 #include "lib/run.h"
 
 static struct redis_server server;
+static struct cluster cluster;
 static char conf[128], out[8192];
 
 static int tear_down(void **state)
 {
 	(void)state;
 	redis_stop(&server);
+	cluster_stop(&cluster);
 	server = (struct redis_server){};
+	cluster = (struct cluster){};
 	return 0;
 }
 
-static int doctor(const char *more)
+/* @more: lines of `store:` after the URL. */
+static int doctor_at(const char *url, const char *more)
 {
 	const char *build = getenv("WEIR_BUILD");
-	char text[512], program[256];
+	char text[768], program[256];
 
 	(void)snprintf(text, sizeof(text),
 		       "interfaces: []\nstate_dir: /tmp\nadmin: {listen: /tmp/weir-doctor.sock}\n"
 		       "http: {listeners: [{listen: \"unix:/tmp/weir-doctor-m.sock\", profile: "
 		       "metrics}]}\n"
-		       "store: {url: \"redis+unix://%s\"%s}\n",
-		       server.sock, more);
+		       "store: {url: \"%s\"%s}\n",
+		       url, more);
 	assert_int_equal(redis_file(&server, "weir.yaml", text, conf, sizeof(conf)), 0);
 	(void)snprintf(program, sizeof(program), "%s/weir", build ? build : "build");
 	return run_cmd(0, out, sizeof(out), program, "doctor", "-c", conf);
+}
+
+static int doctor(const char *more)
+{
+	char url[160];
+
+	(void)snprintf(url, sizeof(url), "redis+unix://%s", server.sock);
+	return doctor_at(url, more);
 }
 
 static void says(const char *words)
@@ -79,12 +91,148 @@ static void what_will_not_do_is_said(void **state)
 	says("fail  store");
 }
 
+static void write_password(const char *text, char *ret, size_t size)
+{
+	assert_int_equal(redis_file(&server, "password", text, ret, size), 0);
+}
+
+static void a_right_that_is_missing_is_named(void **state)
+{
+	static const struct {
+		const char *rights, *says;
+	} rows[] = {
+		{"+ping +info +echo +client", "the user may not run script|load (ACL)"},
+		{"+ping +info +echo +client +script|load", "the user may not run evalsha (ACL)"},
+		{"+ping +info +echo +client +script|load +evalsha +time", "can't run this command"},
+	};
+	char path[128], more[200];
+	redisContext *c;
+
+	(void)state;
+	assert_int_equal(redis_start(&server, NULL), 0);
+	write_password("of-weir", path, sizeof(path));
+	(void)snprintf(more, sizeof(more), ", user: weir, password_file: %s", path);
+	c = redis_open(&server);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char line[200];
+		redisReply *r;
+
+		(void)snprintf(line, sizeof(line),
+			       "ACL SETUSER weir reset on >of-weir ~weir:* -@all %s",
+			       rows[i].rights);
+		r = redis_do(c, line);
+		assert_int_not_equal(r->type, REDIS_REPLY_ERROR);
+		freeReplyObject(r);
+		assert_int_equal(doctor(more), 1);
+		says(rows[i].says);
+	}
+	write_password("wrong", path, sizeof(path));
+	assert_int_equal(doctor(more), 1);
+	says("user or password is wrong");
+	if (strstr(out, "of-weir"))
+		fail_msg("%s", out);
+	redisFree(c);
+}
+
+static void a_server_that_will_not_count_is_no_good_one(void **state)
+{
+	redisContext *c;
+
+	(void)state;
+	assert_int_equal(redis_start(&server, NULL), 0);
+	c = redis_open(&server);
+	assert_int_equal(redis_int(c, "REPLICAOF 127.0.0.1 1"), 0);
+	assert_int_equal(doctor(""), 1);
+	says("it is a replica");
+	assert_int_equal(redis_int(c, "REPLICAOF NO ONE"), 0);
+	assert_int_equal(redis_int(c, "CONFIG SET maxmemory 1"), 0);
+	assert_int_equal(doctor(""), 1);
+	says("maxmemory is reached and nothing may be evicted");
+	redisFree(c);
+}
+
+static void what_sentinels_can_do_is_told(void **state)
+{
+	_cleanup_(redis_stop) struct redis_server s = {.sentinel = true};
+	char text[256], path[128], url[96];
+	redisContext *c;
+
+	(void)state;
+	server.tcp = true;
+	assert_int_equal(redis_start(&server, NULL), 0);
+	s.port = redis_free_port();
+	(void)snprintf(text, sizeof(text),
+		       "port %u\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 %u 1\n", s.port,
+		       server.port);
+	assert_int_equal(redis_file(&s, "sentinel.conf", text, path, sizeof(path)), 0);
+	assert_int_equal(redis_start(&s, path, "--sentinel", NULL), 0);
+	(void)snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:%u/m", s.port);
+	assert_int_equal(doctor_at(url, ""), 0);
+	says("master by Sentinel");
+	says("ok    store sentinels");
+	c = redis_open(&s);
+	assert_int_equal(redis_int(c, "SENTINEL SET m quorum 2"), 0);
+	redisFree(c);
+	assert_int_equal(doctor_at(url, ""), 0);
+	says("warn  store sentinels");
+	says("too few are left to make a replica the master");
+	(void)snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:%u/nobody", s.port);
+	assert_int_equal(doctor_at(url, ""), 1);
+	says("this Sentinel knows no master 'nobody'");
+	redis_kill(&s);
+	assert_int_equal(doctor_at(url, ""), 1);
+	says("Connection refused");
+}
+
+static void on_all(const char *command)
+{
+	CLUSTER_EACH(&cluster, i)
+	{
+		redisReply *r = redis_do(cluster.c[i], command);
+
+		freeReplyObject(r); /* an error where it is so already */
+	}
+}
+
+static void all_masters_of_a_cluster_are_tried(void **state)
+{
+	char url[96];
+
+	(void)state;
+	cluster.more = "cluster-require-full-coverage no";
+	assert_int_equal(cluster_make(&cluster, 3, 3), 0);
+	(void)snprintf(url, sizeof(url), "redis+cluster://127.0.0.1:%u", cluster.port[0]);
+	assert_int_equal(doctor_at(url, ""), 0);
+	says("of a cluster");
+	cluster_kill(&cluster, 2);
+	assert_int_equal(doctor_at(url, ""), 1);
+	says("a part of the cluster does not count, about 3");
+	says("Connection refused");
+	assert_int_equal(cluster_run(&cluster, 2), 0);
+	assert_true(cluster_is_up(&cluster));
+	assert_int_equal(redis_int(cluster.c[1], "CLUSTER DELSLOTSRANGE 5462 9999"), 0);
+	on_all("CLUSTER DELSLOTSRANGE 5462 9999");
+	assert_int_equal(doctor_at(url, ""), 1);
+	says("a part of the cluster does not count, about 2");
+	says("no node of the cluster has 4538 of its slots, the first is 5462");
+	on_all("CONFIG SET cluster-require-full-coverage yes");
+	assert_int_equal(redis_int(cluster.c[1], "CLUSTER DELSLOTS 10000"), 0);
+	on_all("CLUSTER DELSLOTS 10000");
+	assert_true(wait_for(cluster_all_say(&cluster, "cluster_state:fail"), 10000));
+	assert_int_equal(doctor_at(url, ""), 1);
+	says("the cluster is down");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_server_that_will_do_is_described, tear_down),
 		cmocka_unit_test_teardown(what_a_full_server_would_do_is_told, tear_down),
 		cmocka_unit_test_teardown(what_will_not_do_is_said, tear_down),
+		cmocka_unit_test_teardown(a_right_that_is_missing_is_named, tear_down),
+		cmocka_unit_test_teardown(a_server_that_will_not_count_is_no_good_one, tear_down),
+		cmocka_unit_test_teardown(what_sentinels_can_do_is_told, tear_down),
+		cmocka_unit_test_teardown(all_masters_of_a_cluster_are_tried, tear_down),
 	};
 
 	if (!redis_installed()) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* weir doctor's look at a shared store, by the same connection that an agent makes: version, role, password and script are
- * tried by its greeting. Called by cmd_doctor.c.
+/* weir doctor's look at a shared store, by the same connections that an agent makes and the same decisions: version, role,
+ * login, rights, room and, in a Cluster, all masters are tried by them. Called by cmd_doctor.c.
  */
 #include <event2/event.h>
 #include <hiredis/hiredis.h>
@@ -14,6 +14,13 @@
 #define ASK_NS 3000000000ull /* connecting included */
 #define ROUNDS 5	     /* whose fastest counts: what the network takes */
 #define KEY    "doctor"	     /* of no meaning: which server of a cluster is asked */
+
+/* Decisions of nobody's: in a Cluster so many keys that each of its masters has some. */
+#define TRIES	  256
+#define DECIDE_NS 1000000000ull
+#define AGAIN_US  20000
+#define TRY_MAX_NS                                                                                 \
+	3000000000ull /* until all of them succeed; half of it where it is said why not */
 
 struct asked {
 	struct event_base *base;
@@ -35,8 +42,9 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 		(void)weir_str_copy(q->text, sizeof(q->text), r->str);
 }
 
-/* False: nothing was answered, @q says why. */
-static bool ask(struct weir_store *s, struct asked *q, unsigned n, const char *const *words)
+/* False: nothing was answered, @q says why. @key as weir_redis_ask takes it. */
+static bool ask_at(struct weir_store *s, const char *key, struct asked *q, unsigned n,
+		   const char *const *words)
 {
 	size_t bytes[4];
 	int r;
@@ -45,7 +53,7 @@ static bool ask(struct weir_store *s, struct asked *q, unsigned n, const char *c
 		bytes[i] = strlen(words[i]);
 	q->answered = q->is_error = false;
 	q->cause[0] = q->text[0] = '\0';
-	r = weir_redis_ask(s, KEY, n, words, bytes, ASK_NS, on_reply, q);
+	r = weir_redis_ask(s, key, n, words, bytes, ASK_NS, on_reply, q);
 	if (r < 0) {
 		(void)weir_str_copy(q->cause, sizeof(q->cause), strerror(-r));
 		return false;
@@ -53,6 +61,11 @@ static bool ask(struct weir_store *s, struct asked *q, unsigned n, const char *c
 	while (!q->answered && event_base_loop(q->base, EVLOOP_ONCE) == 0)
 		;
 	return q->answered && !q->cause[0];
+}
+
+static bool ask(struct weir_store *s, struct asked *q, unsigned n, const char *const *words)
+{
+	return ask_at(s, KEY, q, n, words);
 }
 
 /* The value of a line "name:value"; "" if there is none. */
@@ -124,18 +137,102 @@ static void look_at_time(struct weir_doctor *d, const struct weir_conf *c, struc
 				 (unsigned long long)least_us, (unsigned long long)timeout_us);
 }
 
-static void look(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
-		 struct asked *q)
+/* --- decisions ---------------------------------------------------------------------------------------------------- */
+
+static void decided(struct weir_store_request *q, int r, void *arg)
 {
+	(void)q;
+	*(int *)arg = r;
+}
+
+/* Of so many decisions: how many fail, one after another. */
+static unsigned try_decisions(struct weir_store *s, struct event_base *base, unsigned n)
+{
+	struct weir_store_limit l = {.algorithm = WEIR_REQUEST_FIXED_WINDOW, .window_us = 1000000};
+	unsigned failed = 0;
+
+	l.fixed.limit = 1ull << 40;
+	for (unsigned i = 0; i < n; i++) {
+		struct weir_store_layer y = {.limit = &l, .cost = 1};
+		struct weir_store_request q = {.layer = &y, .n = 1};
+		const __u64 key = (i + 1) * 0x9e3779b97f4a7c15ull; /* spread over the slots */
+		int r = 1;
+
+		memcpy(y.key, &key, sizeof(key));
+		s->ops->decide(s, &q, decided, &r);
+		while (r == 1 && event_base_loop(base, EVLOOP_ONCE) == 0)
+			;
+		failed += r != 0;
+	}
+	return failed;
+}
+
+static __u64 now_ns(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (__u64)t.tv_sec * 1000000000 + (__u64)t.tv_nsec;
+}
+
+/* Until all of them succeed: connections are made meanwhile. */
+static unsigned try_until_good(struct weir_store *s, struct event_base *base, unsigned n)
+{
+	const struct timeval pause = {.tv_usec = AGAIN_US};
+	const __u64 began_ns = now_ns();
+	struct weir_far_stats stats;
+	unsigned failed;
+
+	for (;;) {
+		failed = try_decisions(s, base, n);
+		weir_store_far_stats(s, &stats);
+		if (!failed ||
+		    now_ns() - began_ns >= TRY_MAX_NS / (stats.health == WEIR_FAR_OPEN ? 2 : 1))
+			return failed;
+		(void)event_base_loopexit(base, &pause);
+		(void)event_base_dispatch(base);
+	}
+}
+
+static void look_at_sentinels(struct weir_doctor *d, struct weir_store *s, const char *master,
+			      struct asked *q)
+{
+	if (!ask_at(s, NULL, q, 3, (const char *const[]){"SENTINEL", "CKQUORUM", master}))
+		weir_doctor_tell(d, WEIR_FINDING_WARN, "store sentinels",
+				 "none is asked now (%s): a new master would not be found",
+				 q->cause);
+	else if (!q->is_error)
+		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store sentinels", "%s", q->text);
+	else if (strncmp(q->text, "NOQUORUM", 8) == 0)
+		weir_doctor_tell(d, WEIR_FINDING_WARN, "store sentinels",
+				 "too few are left to make a replica the master (%s)", q->text);
+	else
+		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store sentinels",
+				 "whether they are enough is not to be seen (this user has no "
+				 "sentinel|ckquorum)");
+}
+
+static void look(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
+		 const struct weir_redis_url *url, struct asked *q)
+{
+	unsigned n = url->kind == WEIR_REDIS_CLUSTER ? TRIES : 1;
+	unsigned failed = try_until_good(s, q->base, n);
 	struct weir_far_stats stats = {};
 
-	if (!ask(s, q, 1, (const char *const[]){"PING"})) {
-		weir_doctor_tell(d, WEIR_FINDING_FAIL, "store", "%s", q->cause);
-		return;
-	}
 	weir_store_far_stats(s, &stats);
-	weir_doctor_tell(d, WEIR_FINDING_GOOD, "store", "%s",
-			 stats.server[0] ? stats.server : "it answers");
+	if (failed == n)
+		weir_doctor_tell(d, WEIR_FINDING_FAIL, "store", "%s",
+				 stats.cause[0] ? stats.cause : "it does not answer in time");
+	else if (failed)
+		weir_doctor_tell(d, WEIR_FINDING_FAIL, "store",
+				 "a part of the cluster does not count, about %u in 100: %s",
+				 (100 * failed + n - 1) / n, stats.cause);
+	else
+		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store", "%s", stats.server);
+	if (url->kind == WEIR_REDIS_SENTINEL && stats.server[0])
+		look_at_sentinels(d, s, url->master, q);
+	if (failed)
+		return;
 	look_at_memory(d, s, q);
 	look_at_time(d, c, s, q);
 }
@@ -158,11 +255,13 @@ void weir_doctor_store(struct weir_doctor *d, const struct weir_conf *c)
 	q->base = event_base_new();
 	o = *weir_shared_redis(shared);
 	o.quiet = true;
+	if (o.timeout_ns < DECIDE_NS)
+		o.timeout_ns = DECIDE_NS; /* how long they take is a line of its own */
 	if (!q->base || weir_store_redis_new(q->base, &o, &s, &e) < 0)
 		weir_doctor_tell(d, WEIR_FINDING_FAIL, "store", "%s",
 				 e.text[0] ? e.text : "out of memory");
 	else
-		look(d, c, s, q);
+		look(d, c, s, o.url, q);
 	weir_store_free(s);
 	if (q->base)
 		event_base_free(q->base);

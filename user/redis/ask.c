@@ -22,6 +22,7 @@ struct weir_redis_ask {
 	weir_redis_reply_fn *fn; /* NULL: answered */
 	void *arg;
 	__u64 deadline_ns;
+	bool guide; /* to a Sentinel */
 	__u16 slot;
 	struct weir_redis_node *node; /* where it was redirected to; NULL: the slot's */
 	bool asking;
@@ -119,19 +120,36 @@ static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 		answer(a, r, NULL);
 }
 
+static int send_to(struct weir_redis_ask *a, const struct weir_redis_conn *c)
+{
+	return redisAsyncCommandArgv(c->ac, on_reply, a, (int)a->argc, (const char **)a->word,
+				     a->n) == REDIS_OK
+		       ? 0
+		       : -EIO;
+}
+
+static bool try_send_to_guide(struct weir_redis_ask *a)
+{
+	const struct weir_redis_conn *c = weir_redis_topology_guide(a->s->topology);
+
+	a->sent = c && c->state == WEIR_REDIS_CONN_READY && send_to(a, c) >= 0;
+	return a->sent;
+}
+
 static bool try_send(struct weir_redis_ask *a)
 {
 	struct weir_redis_node *n = a->node && has_node(a->s, a->node)
 					    ? a->node
 					    : weir_redis_topology_node(a->s->topology, a->slot);
 
+	if (a->guide)
+		return try_send_to_guide(a);
 	if (!n || n->conn.state != WEIR_REDIS_CONN_READY)
 		return false;
 	a->node = n;
 	if (a->asking && redisAsyncCommand(n->conn.ac, NULL, NULL, "ASKING") != REDIS_OK)
 		return false;
-	if (redisAsyncCommandArgv(n->conn.ac, on_reply, a, (int)a->argc, (const char **)a->word,
-				  a->n) != REDIS_OK)
+	if (send_to(a, &n->conn) < 0)
 		return false;
 	a->asking = false;
 	a->sent = true;
@@ -142,7 +160,7 @@ static bool try_send(struct weir_redis_ask *a)
 static void give_up(struct weir_redis_ask *a)
 {
 	struct weir_redis_node *n =
-		a->sent ? a->node : weir_redis_topology_node(a->s->topology, a->slot);
+		a->sent || a->guide ? a->node : weir_redis_topology_node(a->s->topology, a->slot);
 	char text[WEIR_REDIS_CAUSE_BYTES] = "no reply in time";
 
 	if (!a->sent)
@@ -206,7 +224,7 @@ int weir_redis_ask(struct weir_store *store, const char *key, unsigned argc,
 		   weir_redis_reply_fn *fn, void *arg)
 {
 	struct weir_redis *s = (struct weir_redis *)store;
-	const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+	const char *open = key ? strchr(key, '{') : NULL, *close = open ? strchr(open, '}') : NULL;
 	struct weir_redis_ask *a = calloc(1, sizeof(*a));
 	int r;
 
@@ -216,8 +234,11 @@ int weir_redis_ask(struct weir_store *store, const char *key, unsigned argc,
 	a->fn = fn;
 	a->arg = arg;
 	a->deadline_ns = weir_redis_now_ns() + timeout_ns;
-	a->slot = close && close > open + 1 ? weir_redis_slot(open + 1, (size_t)(close - open - 1))
-					    : weir_redis_slot(key, strlen(key));
+	a->guide = !key;
+	if (key)
+		a->slot = close && close > open + 1
+				  ? weir_redis_slot(open + 1, (size_t)(close - open - 1))
+				  : weir_redis_slot(key, strlen(key));
 	a->timer = evtimer_new(s->base, on_timer, a);
 	r = a->timer ? copy_words(a, argc, argv, argv_bytes) : -ENOMEM;
 	if (r < 0) {

@@ -76,8 +76,9 @@ int weir_store_redis_new(struct event_base *base, const struct weir_redis_option
 struct redisReply;
 /* @reply NULL: it failed, @cause says why, and whether it was done is not known. An error of the server is a reply. */
 typedef void weir_redis_reply_fn(void *arg, const struct redisReply *reply, const char *cause);
-/* One command for what is no decision (lists and agents of the fleet), to the node where @key lives. @fn is called
- * exactly once, later, at the latest after @timeout_ns. Redirections are followed. (ask.c)
+/* One command for what is no decision (lists and agents of the fleet), to the node where @key lives; NULL: to the Sentinel
+ * that is asked for the master. @fn is called exactly once, later, at the latest after @timeout_ns. Redirections are
+ * followed. (ask.c)
  */
 int weir_redis_ask(struct weir_store *s, const char *key, unsigned argc, const char *const *argv,
 		   const size_t *argv_bytes, __u64 timeout_ns, weir_redis_reply_fn *fn, void *arg);

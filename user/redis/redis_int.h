@@ -343,6 +343,8 @@ void weir_redis_job_item_done(struct weir_redis_item *i, int r);
 struct weir_redis_topology;
 int weir_redis_topology_new(struct weir_redis *s, struct weir_redis_topology **ret);
 void weir_redis_topology_free(struct weir_redis_topology *t);
+/* To whom is asked for the way; NULL: nobody now. */
+struct weir_redis_conn *weir_redis_topology_guide(struct weir_redis_topology *t);
 /* NULL: none is known (yet). */
 struct weir_redis_node *weir_redis_topology_node(struct weir_redis_topology *t, __u16 slot);
 void weir_redis_topology_tick(struct weir_redis_topology *t, __u64 now_ns);

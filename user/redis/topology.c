@@ -204,21 +204,22 @@ static void take_range(struct weir_redis_topology *t, const struct redisReply *r
 		t->map[slot] = n;
 }
 
-/* The first slots that no node has; "" if all have one. */
+/* Slots that no node has, in words; "" if all have one. */
 static void find_hole(const struct weir_redis_topology *t, char *ret, size_t size)
 {
-	unsigned from = 0, to;
+	unsigned n = 0, first = 0;
 
+	for (unsigned slot = WEIR_REDIS_SLOTS; slot--;)
+		if (!t->map[slot]) {
+			first = slot;
+			n++;
+		}
 	ret[0] = '\0';
-	while (from < WEIR_REDIS_SLOTS && t->map[from])
-		from++;
-	for (to = from; to < WEIR_REDIS_SLOTS && !t->map[to]; to++)
-		;
-	if (from < to)
+	if (n)
 		(void)snprintf(ret, size,
-			       "no node of the cluster has slots %u to %u: requests there are "
-			       "on_store_failure's",
-			       from, to - 1);
+			       "no node of the cluster has %u of its slots, the first is %u: "
+			       "requests there are on_store_failure's",
+			       n, first);
 }
 
 static void look_for_holes(struct weir_redis_topology *t)
@@ -409,6 +410,11 @@ void weir_redis_topology_tick(struct weir_redis_topology *t, __u64 now_ns)
 }
 
 /* --- what the store sees ------------------------------------------------------------------------------------------ */
+
+struct weir_redis_conn *weir_redis_topology_guide(struct weir_redis_topology *t)
+{
+	return t->s->url.kind == WEIR_REDIS_SENTINEL ? &t->ask : NULL;
+}
 
 struct weir_redis_node *weir_redis_topology_node(struct weir_redis_topology *t, __u16 slot)
 {
