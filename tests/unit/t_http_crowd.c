@@ -94,9 +94,9 @@ static void a_balancer_before_the_proxy_is_named(void **state)
 	static const struct {
 		const char *says, *is;
 	} inside[] = {
-		{"10.1.2.3", "10.1.2.3"},	  {"172.31.0.1:4711", "172.31.0.1"},
-		{"192.168.1.1", "192.168.1.1"},	  {"100.64.9.9", "100.64.9.9"},
-		{"169.254.1.1", "169.254.1.1"},	  {"[fd00::1]:80", "fd00::1"},
+		{"10.1.2.3", "10.1.2.3"},	{"172.31.0.1:4711", "172.31.0.1"},
+		{"192.168.1.1", "192.168.1.1"}, {"100.64.9.9", "100.64.9.9"},
+		{"169.254.1.1", "169.254.1.1"}, {"[fd00::1]:80", "fd00::1"},
 		{"fe80::1%eth0", "fe80::1"},
 	};
 	char who[WEIR_PREFIX_STRLEN];
@@ -124,10 +124,10 @@ static void clients_of_their_own_are_not_called_one(void **state)
 	(void)state;
 	lab_listener(&lab, WEIR_PROFILE_CADDY, "127.0.0.1");
 	lab_start(&lab);
-	check(8 * 256, 100, "203.0.113.7", "192.0.2.");	    /* everybody's, and no private one */
-	check(8 * 256, 45, "10.1.2.3", "192.0.2.");	    /* not most of them */
-	check(8 * 256, 0, "", "10.1.2.");		    /* many inside */
-	check(8 * 256, 100, "172.32.0.1", "192.0.2.");	    /* just outside */
+	check(8 * 256, 100, "203.0.113.7", "192.0.2."); /* everybody's, and no private one */
+	check(8 * 256, 45, "10.1.2.3", "192.0.2.");	/* not most of them */
+	check(8 * 256, 0, "", "10.1.2.");		/* many inside */
+	check(8 * 256, 100, "172.32.0.1", "192.0.2.");	/* just outside */
 	assert_int_equal(listener().shared_percent, 0);
 	assert_int_equal(lab_stats(&lab).shared_address, 0);
 	assert_int_equal(lines("clients_share_an_address"), 0);

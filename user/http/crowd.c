@@ -17,9 +17,9 @@ static bool is_private(const struct weir_prefix *a)
 	static const struct {
 		__u8 family, len, ip[16];
 	} ranges[] = {
-		{4, 8, {10}},	       {4, 12, {172, 16}}, {4, 16, {192, 168}},
-		{4, 10, {100, 64}},    {4, 16, {169, 254}}, {4, 8, {127}},
-		{6, 7, {0xfc}},	       {6, 10, {0xfe, 0x80}}, {6, 128, {[15] = 1}},
+		{4, 8, {10}},	    {4, 12, {172, 16}},	   {4, 16, {192, 168}},
+		{4, 10, {100, 64}}, {4, 16, {169, 254}},   {4, 8, {127}},
+		{6, 7, {0xfc}},	    {6, 10, {0xfe, 0x80}}, {6, 128, {[15] = 1}},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(ranges); i++) {
@@ -35,12 +35,15 @@ static bool is_private(const struct weir_prefix *a)
 const char *weir_http_crowd_hint(enum weir_profile profile, bool named)
 {
 	if (!named)
-		return "it is the peer's own, which is not in trusted_proxies: if that is your proxy, "
+		return "it is the peer's own, which is not in trusted_proxies: if that is your "
+		       "proxy, "
 		       "name it there";
 	if (profile == WEIR_PROFILE_SPOE)
-		return "if it is a balancer before HAProxy, HAProxy must send the client's address as "
+		return "if it is a balancer before HAProxy, HAProxy must send the client's address "
+		       "as "
 		       "ip (accept-proxy, or http-request set-src)";
-	return "your proxy says so: if that is a proxy too, name it in trusted_proxies, so that the "
+	return "your proxy says so: if that is a proxy too, name it in trusted_proxies, so that "
+	       "the "
 	       "address before it counts";
 }
 
