@@ -136,6 +136,59 @@ static void limits_match_by_method_path_host_and_header(void **state)
 	}
 }
 
+/* Each setting of http.path and of an exemption's method makes the difference that it is for. */
+static void paths_and_exemptions_are_what_the_file_says(void **state)
+{
+	static const char limit[] =
+		"request_limits:\n  - {name: a, key: ip, match: {path: [/x, /p/q]}, algorithm: "
+		"fixed-window, limit: 1, window: 60s}\n";
+	static const struct {
+		const char *more, *method, *target;
+		bool met; /* the limit that /x has used up */
+	} cases[] = {
+		{"", "GET", "/X", false},
+		{"http: {path: {case: insensitive}}\n", "GET", "/X", true},
+		{"", "GET", "/x/", true},
+		{"http: {path: {trailing_slash: distinct}}\n", "GET", "/x/", false},
+		{"http: {path: {trailing_slash: distinct}}\n", "GET", "/x", true},
+		{"exempt:\n  - {path: /x, method: PUT}\n", "PUT", "/x", false},
+		{"exempt:\n  - {path: /x, method: PUT}\n", "POST", "/x", true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		_cleanup_(engine_freep) struct engine *e = NULL;
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(asprintf(&text, "%s%s", cases[i].more, limit) > 0);
+		e = engine_of(text);
+		assert_int_equal(ASK(e, .target = "/x"), WEIR_ANSWER_ALLOW);
+		if (ASK(e, .method = cases[i].method, .target = cases[i].target) !=
+		    (cases[i].met ? WEIR_ANSWER_RATE_LIMITED : WEIR_ANSWER_ALLOW))
+			fail_msg("case %zu: %s %s with %s", i, cases[i].method, cases[i].target,
+				 cases[i].more);
+	}
+}
+
+/* A parameter is of no segment's name, or is: what a key by path counts, and what an exemption lets through. */
+static void parameters_of_paths_are_stripped_or_kept(void **state)
+{
+	static const char text[] = "request_limits:\n  - {name: a, key: [ip, path], algorithm: "
+				   "fixed-window, limit: 1, "
+				   "window: 60s}\n";
+	_cleanup_(engine_freep) struct engine *e = engine_of(text);
+	_cleanup_free_ char *kept = NULL;
+
+	(void)state;
+	assert_int_equal(ASK(e, .target = "/x;v=1"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(ASK(e, .target = "/x;v=2"), WEIR_ANSWER_RATE_LIMITED);
+	assert_true(asprintf(&kept, "http: {path: {params: keep}}\n%s", text) > 0);
+	engine_configure(e, kept);
+	assert_int_equal(ASK(e, .target = "/x;v=3"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(ASK(e, .target = "/x;v=4"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(ASK(e, .target = "/x;v=4"), WEIR_ANSWER_RATE_LIMITED);
+}
+
 static void what_cannot_be_judged_is_refused(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e = engine_of(
@@ -282,6 +335,8 @@ int main(void)
 		cmocka_unit_test(all_limits_are_charged_or_none),
 		cmocka_unit_test(policy_windows_are_those_of_the_draft),
 		cmocka_unit_test(limits_match_by_method_path_host_and_header),
+		cmocka_unit_test(paths_and_exemptions_are_what_the_file_says),
+		cmocka_unit_test(parameters_of_paths_are_stripped_or_kept),
 		cmocka_unit_test(what_cannot_be_judged_is_refused),
 		cmocka_unit_test(the_exempt_meet_no_limit),
 		cmocka_unit_test(a_monitor_limit_says_what_it_would_do),

@@ -53,6 +53,23 @@ static void prefix_lengths_are_each_limits_own(void **state)
 	assert_string_equal(e->answer.limit, "b");
 }
 
+static void neighbours_of_ipv4_are_one_where_the_limit_says_so(void **state)
+{
+	_cleanup_(engine_freep) struct engine *e = engine_of(
+		"request_limits:\n"
+		"  - {name: a, key: ip, algorithm: fixed-window, limit: 2, window: 60s}\n"
+		"  - {name: b, key: ip, ipv4_prefix: 24, algorithm: fixed-window, limit: 9, "
+		"window: 60s}\n");
+
+	(void)state;
+	assert_int_equal(ASK(e, .ip = "198.51.100.1"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(ASK(e, .ip = "198.51.100.254"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(engine_limit(e, "a")->remaining, 1);
+	assert_int_equal(engine_limit(e, "b")->remaining, 7);
+	assert_int_equal(ASK(e, .ip = "198.51.101.1"), WEIR_ANSWER_ALLOW);
+	assert_int_equal(engine_limit(e, "b")->remaining, 8);
+}
+
 static void separators_in_values_do_not_collide(void **state)
 {
 	_cleanup_(engine_freep) struct engine *e =
@@ -306,6 +323,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_endpoint_is_method_and_pattern),
 		cmocka_unit_test(prefix_lengths_are_each_limits_own),
+		cmocka_unit_test(neighbours_of_ipv4_are_one_where_the_limit_says_so),
 		cmocka_unit_test(separators_in_values_do_not_collide),
 		cmocka_unit_test(a_missing_key_is_the_address_or_skipped_or_denied),
 		cmocka_unit_test(forged_keys_gain_nothing),

@@ -9,8 +9,8 @@ static unsigned admitted_at_twice_the_rate(const char *algorithm)
 	_cleanup_free_ char *text = NULL;
 	unsigned n = 0;
 
-	assert_true(
-		asprintf(&text, "request_limits:\n  - {name: a, key: ip, %s}\n", algorithm) > 0);
+	assert_true(asprintf(&text, "request_limits:\n  - {name: a, key: ip, %s}\n", algorithm) >
+		    0);
 	e = engine_of(text);
 	for (unsigned i = 0; i < 600 * 20; i++) {
 		n += ASK(e, .target = "/", .no_wait = true) == WEIR_ANSWER_ALLOW;

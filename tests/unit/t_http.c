@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Listeners and workers: connections, their limits and deadlines, answers that are held, start, change and stop. */
 #include <fcntl.h>
+#include <grp.h>
 #include <setjmp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -1029,6 +1030,41 @@ static void a_file_that_is_no_socket_is_left_alone(void **state)
 	assert_int_equal(unlink(c->unix_path), 0);
 }
 
+/* Some group of ours that is not the one that new files have; without such a one there is nothing to see. */
+static const struct group *another_group(void)
+{
+	gid_t mine[64];
+	int n = getgroups(64, mine);
+
+	if (geteuid() == 0)
+		return getgrgid(1);
+	for (int i = 0; i < n; i++)
+		if (mine[i] != getegid() && getgrgid(mine[i]))
+			return getgrgid(mine[i]);
+	return NULL;
+}
+
+static void a_unix_socket_belongs_to_its_group(void **state)
+{
+	const struct group *g = another_group();
+	struct weir_conf_listener *c = lab_unix(&lab, WEIR_PROFILE_CADDY, "a.sock");
+	char name[64];
+	struct stat st;
+
+	(void)state;
+	if (!g) {
+		print_message("this user has one group only\n");
+		skip();
+	}
+	(void)snprintf(name, sizeof(name), "%s", g->gr_name);
+	c->group = name;
+	c->unix_mode = 0660;
+	lab_start(&lab);
+	assert_int_equal(stat(c->unix_path, &st), 0);
+	assert_int_equal(st.st_gid, g->gr_gid);
+	assert_int_equal(st.st_mode & 0777, 0660);
+}
+
 static void a_group_that_does_not_exist_is_told(void **state)
 {
 	struct weir_error e = {.text = ""};
@@ -1283,6 +1319,7 @@ int main(int argc, char **argv)
 		T(a_listener_in_use_is_told_and_nothing_stays_open),
 		T(a_stale_unix_socket_is_replaced_and_a_live_one_is_not),
 		T(a_file_that_is_no_socket_is_left_alone),
+		T(a_unix_socket_belongs_to_its_group),
 		T(a_group_that_does_not_exist_is_told),
 		T(a_change_keeps_connections_of_the_same_listener),
 		T(a_change_that_fails_changes_nothing),
