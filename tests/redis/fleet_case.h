@@ -418,7 +418,7 @@ static struct text text_of(struct agent *a)
 {
 	struct text t = {};
 
-	(void)weir_fleet_each(a->f, add_line, &t);
+	(void)weir_fleet_each(a->f, NULL, add_line, &t);
 	if (t.n)
 		qsort(t.line, t.n, sizeof(char *), by_text);
 	return t;

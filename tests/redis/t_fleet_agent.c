@@ -6,6 +6,7 @@
 #include "unit/agent_case.h"
 
 #include <event2/event.h>
+#include <hiredis/hiredis.h>
 #include <signal.h>
 
 #include "lib/redis.h"
@@ -321,6 +322,56 @@ static void a_kernel_that_refuses_is_told_again(void **state)
 	assert_false(is_degraded(f, "not in force as they are"));
 }
 
+/* @n entries of 10.0.0.0/8 that nobody has made room for, as if this host's file had filled the list. */
+static void fill_store(unsigned n)
+{
+	static const char script[] =
+		"local last = redis.call('HGET', KEYS[1], 'last') "
+		"for i = 0, ARGV[1] - 1 do redis.call('HSET', KEYS[1], string.format("
+		"'block 10.%d.%d.%d', math.floor(i / 65536), math.floor(i / 256) % 256, i % 256), "
+		"last .. ' 0 0\\n0\\t1\\t0\\tcommand\\th\\tw\\tr\\n') end "
+		"redis.call('DEL', KEYS[2]) redis.call('HINCRBY', KEYS[1], 'n', 1)";
+	redisContext *c = redis_open(&server);
+	redisReply *r = redis_do(c, "EVAL %s 2 weir:{fleet}:1:list weir:{fleet}:1:changes %d",
+				 script, (int)n);
+
+	if (r->type == REDIS_REPLY_ERROR)
+		fail_msg("%s", r->str);
+	freeReplyObject(r);
+	redisFree(c);
+}
+
+static size_t blocked(struct fix *f)
+{
+	return weir_book_count(f->a->book, WEIR_LIST_BLOCK, 4);
+}
+
+static void of_lists_that_do_not_fit_the_latest_act(void **state)
+{
+	struct fix *f = *state;
+	size_t n = 0;
+
+	assert_true(until(f, follows(f), 5000));
+	fill_store(WEIR_LIST_ROOM + 100);
+	assert_true(until(f, blocked(f) == WEIR_LIST_ROOM, 30000));
+	assert_true(is_degraded(f, "100 of their entries are left out"));
+	assert_true(until(f, follows(f), 30000));
+	other_adds("198.51.100.9", 0, 0);
+	assert_true(until(f, dp_has(WEIR_LIST_BLOCK, "198.51.100.9"), 8000));
+	assert_int_equal(blocked(f), WEIR_LIST_ROOM);
+	for (int i = 0; i < 102; i++) {
+		struct weir_fleet_key k;
+		char prefix[32];
+
+		(void)snprintf(prefix, sizeof(prefix), "10.0.0.%d", i);
+		k = key_of(prefix);
+		assert_int_equal(weir_fleet_del(other, &k, NULL, &n, NULL), 0);
+	}
+	assert_true(until(f, !is_degraded(f, "left out"), 10000));
+	assert_int_equal(blocked(f), WEIR_LIST_ROOM - 1);
+	assert_non_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.9"));
+}
+
 /* --- limits ---- */
 
 static void publish(struct fix *f, const char *text)
@@ -488,6 +539,7 @@ int main(void)
 		TEST(a_host_that_was_alone_brings_its_entries),
 		TEST(a_kernel_that_refuses_is_told_again),
 		TEST(limits_of_the_store_are_warned_of_like_the_files),
+		TEST(of_lists_that_do_not_fit_the_latest_act),
 		TEST(published_limits_are_followed_and_wrong_ones_are_not),
 		TEST(the_key_secret_is_the_fleets),
 		TEST(a_host_without_an_interface_says_that_a_block_is_for_others),

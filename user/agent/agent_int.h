@@ -186,6 +186,8 @@ struct weir_agent {
 	bool fleet_stale;	  /* its last change is not in force here: fleet_error */
 	char fleet_error[256];
 	__u64 fleet_again_ns;
+	size_t fleet_left_out; /* prefixes of the fleet that do not fit here, about */
+	bool fleet_refill;     /* some of them may fit now */
 	struct weir_book *held;	   /* the fleet's entries that do not act here: guarded, allowed */
 	struct weir_pushed pushed; /* limits of the store, in force or the last good ones */
 	struct weir_pushed *trial; /* those that are being put in force */

@@ -12,7 +12,7 @@
 #include "user/base/log.h"
 #include "user/base/str.h"
 
-#define AGAIN_NS (5 * WEIR_NS_PER_S) /* what the kernel has refused */
+#define AGAIN_NS (5 * WEIR_NS_PER_S) /* what the kernel has refused; what was left out */
 
 /* --- from the fleet to the book ---- */
 
@@ -44,7 +44,19 @@ struct projection {
 	struct texts texts;
 	char host[64];
 	bool allows; /* there are allowed addresses of this host's own */
+	size_t room[WEIR_LIST_MAX][2], left_out; /* prefixes; of IPv4 and IPv6 */
 };
+
+/* Is there room for it? */
+static bool wants(void *arg, const struct weir_fleet_key *key)
+{
+	struct projection *x = arg;
+
+	if (x->room[key->list][key->prefix.family == 6])
+		return true;
+	x->left_out++;
+	return false;
+}
 
 /* Does this host's own configuration allow all of @p? */
 static bool is_allowed(const struct projection *x, const struct weir_prefix *p)
@@ -86,6 +98,7 @@ static int project(void *arg, const struct weir_fleet_key *key,
 {
 	struct projection *x = arg;
 	const struct weir_fleet *f = x->a->fleet;
+	bool here = false, held;
 	int r = 0;
 
 	for (size_t i = 0; i < n && r == 0; i++) {
@@ -108,8 +121,11 @@ static int project(void *arg, const struct weir_fleet_key *key,
 		/* only where somebody said so is a guard taken away */
 		if (e->flags & WEIR_ENTRY_FORCE && !strcmp(e->host, x->host))
 			b.flags = WEIR_ENTRY_FORCE;
-		r = weir_book_add(is_held(x, key, &b) ? x->held : x->book, key->list, &b);
+		held = is_held(x, key, &b);
+		here |= !held;
+		r = weir_book_add(held ? x->held : x->book, key->list, &b);
 	}
+	x->room[key->list][key->prefix.family == 6] -= here;
 	return r;
 }
 
@@ -144,9 +160,20 @@ static bool has_own_allows(const struct weir_book *b)
 	return false;
 }
 
+static void find_room(struct projection *x)
+{
+	weir_book_settle(x->book);
+	for (int l = 0; l < WEIR_LIST_MAX; l++)
+		for (int six = 0; six < 2; six++) {
+			size_t n = weir_book_count(x->book, (enum weir_list)l, six ? 6 : 4);
+
+			x->room[l][six] = n < WEIR_LIST_ROOM ? WEIR_LIST_ROOM - n : 0;
+		}
+}
+
 /* Copies of both books in which these prefixes (@t->n 0: all) are as the fleet has them. */
 static int make_books(struct weir_agent *a, const struct those *t, struct weir_book **ret_book,
-		      struct weir_book **ret_held)
+		      struct weir_book **ret_held, size_t *ret_left_out)
 {
 	_cleanup_(weir_book_freep) struct weir_book *book = weir_book_copy(a->book),
 						    *held = a->held ? weir_book_copy(a->held)
@@ -161,11 +188,17 @@ static int make_books(struct weir_agent *a, const struct those *t, struct weir_b
 	(void)weir_book_remove(book, WEIR_LIST_MAX, is_of, t);
 	(void)weir_book_remove(held, WEIR_LIST_MAX, is_of, t);
 	x.allows = has_own_allows(book);
+	find_room(&x);
 	if (!t->n)
-		r = weir_fleet_each(a->fleet, project, &x);
-	for (size_t i = 0; i < t->n && r == 0; i++)
-		if (!i || compare_keys(&t->key[i - 1], &t->key[i]) != 0)
-			r = project(&x, &t->key[i], e, weir_fleet_get(a->fleet, &t->key[i], e));
+		r = weir_fleet_each(a->fleet, wants, project, &x);
+	for (size_t i = 0; i < t->n && r == 0; i++) {
+		size_t n = i && compare_keys(&t->key[i - 1], &t->key[i]) == 0
+				   ? 0
+				   : weir_fleet_get(a->fleet, &t->key[i], e);
+
+		if (n && wants(&x, &t->key[i]))
+			r = project(&x, &t->key[i], e, n);
+	}
 	texts_done(&x.texts);
 	if (r < 0)
 		return r;
@@ -173,7 +206,29 @@ static int make_books(struct weir_agent *a, const struct those *t, struct weir_b
 	weir_book_settle(held);
 	*ret_book = TAKE_PTR(book);
 	*ret_held = TAKE_PTR(held);
+	*ret_left_out = x.left_out;
 	return 0;
+}
+
+/* What is left out is looked at again when others have gone. */
+static void note_left_out(struct weir_agent *a, size_t n, bool all)
+{
+	size_t was = a->fleet_left_out;
+
+	a->fleet_left_out = all ? n : was + n;
+	if (!all && a->fleet_left_out && !a->fleet_refill)
+		a->fleet_again_ns = weir_clock_ns(CLOCK_MONOTONIC) + AGAIN_NS;
+	a->fleet_refill = !all && a->fleet_left_out;
+	a->fleet_error[0] = '\0';
+	if (a->fleet_left_out)
+		(void)snprintf(a->fleet_error, sizeof(a->fleet_error),
+			       "%zu of their entries are left out: %d of a list and family fit, "
+			       "the latest",
+			       a->fleet_left_out, WEIR_LIST_ROOM);
+	if (!was && a->fleet_left_out)
+		weir_log(WEIR_LOG_ERROR, "fleet-lists-full", "why", "s", a->fleet_error, NULL);
+	else if (was && !a->fleet_left_out)
+		weir_log(WEIR_LOG_NOTICE, "fleet-lists-fit", NULL);
 }
 
 static int take(struct weir_agent *a, const struct weir_fleet_key *key, size_t n,
@@ -182,6 +237,7 @@ static int take(struct weir_agent *a, const struct weir_fleet_key *key, size_t n
 	_cleanup_(weir_book_freep) struct weir_book *book = NULL, *held = NULL;
 	_cleanup_free_ struct weir_fleet_key *sorted = NULL;
 	struct those t = {};
+	size_t left_out;
 	int r;
 
 	if (n) {
@@ -192,7 +248,7 @@ static int take(struct weir_agent *a, const struct weir_fleet_key *key, size_t n
 		qsort(sorted, n, sizeof(*sorted), compare_keys);
 		t = (struct those){.key = sorted, .n = n};
 	}
-	r = make_books(a, &t, &book, &held);
+	r = make_books(a, &t, &book, &held, &left_out);
 	if (r < 0)
 		return weir_error_set(e, r, "out of memory");
 	if (a->ready)
@@ -203,6 +259,7 @@ static int take(struct weir_agent *a, const struct weir_fleet_key *key, size_t n
 		return r;
 	weir_book_free(a->held);
 	a->held = TAKE_PTR(held);
+	note_left_out(a, left_out, !n);
 	return 0;
 }
 
@@ -215,7 +272,6 @@ static void changed(void *arg, const struct weir_fleet_key *key, size_t n)
 		return;
 	if (take(a, a->fleet_stale ? NULL : key, a->fleet_stale ? 0 : n, &e) == 0) {
 		a->fleet_stale = false;
-		a->fleet_error[0] = '\0';
 		return;
 	}
 	if (!a->fleet_stale)
@@ -245,7 +301,7 @@ void weir_agent_tick_fleet(struct weir_agent *a, const struct weir_now *now)
 		return;
 	if (a->held)
 		(void)weir_book_remove(a->held, WEIR_LIST_MAX, is_over, &now->mono_ns);
-	if (a->fleet_stale && now->mono_ns >= a->fleet_again_ns)
+	if ((a->fleet_stale || a->fleet_refill) && now->mono_ns >= a->fleet_again_ns)
 		changed(a, NULL, 0);
 	if (a->l7)
 		weir_l7_set_agents(a->l7, weir_fleet_live_agents(a->fleet));

@@ -147,7 +147,7 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 			      s.waiting == 1 ? "s" : "");
 	if (weir_fleet_unready(a->fleet))
 		weir_json_say(list, "NOT READY: %s", weir_fleet_unready(a->fleet));
-	if (a->fleet_stale)
+	if (a->fleet_error[0])
 		weir_json_say(list, "the fleet's lists are not in force as they are: %s",
 			      a->fleet_error);
 	if (!s.durable && !a->forgetful)

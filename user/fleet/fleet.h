@@ -130,8 +130,12 @@ size_t weir_fleet_get(struct weir_fleet *f, const struct weir_fleet_key *key,
 		      struct weir_fleet_entry ret[WEIR_FLEET_ORIGINS_MAX]);
 typedef int weir_fleet_each_fn(void *arg, const struct weir_fleet_key *key,
 			       const struct weir_fleet_entry *entry, size_t n);
-/* Stops at the first nonzero result and returns it. @fn changes nothing. */
-int weir_fleet_each(struct weir_fleet *f, weir_fleet_each_fn *fn, void *arg);
+typedef bool weir_fleet_want_fn(void *arg, const struct weir_fleet_key *key);
+/* What was heard of last comes first; what @want (NULL: all) does not want costs next to nothing. Stops at the first nonzero
+ * result and returns it. @fn changes nothing.
+ */
+int weir_fleet_each(struct weir_fleet *f, weir_fleet_want_fn *want, weir_fleet_each_fn *fn,
+		    void *arg);
 
 /* The server's clock as far as it is known, and its times on this host's clocks; 0 stays 0. */
 __u64 weir_fleet_now_ms(const struct weir_fleet *f);

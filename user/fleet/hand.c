@@ -166,13 +166,14 @@ size_t weir_fleet_get(struct weir_fleet *f, const struct weir_fleet_key *key,
 	return f->shown.n;
 }
 
-int weir_fleet_each(struct weir_fleet *f, weir_fleet_each_fn *fn, void *arg)
+int weir_fleet_each(struct weir_fleet *f, weir_fleet_want_fn *want, weir_fleet_each_fn *fn,
+		    void *arg)
 {
 	__u64 now_ms = weir_fleet_now_ms(f);
 	int r = 0;
 
-	for (const struct weir_fleet_item *i = f->r.first; i && r == 0; i = i->next) {
-		if (!i->text && !i->op)
+	for (const struct weir_fleet_item *i = f->r.last; i && r == 0; i = i->prev) {
+		if ((!i->text && !i->op) || (want && !want(arg, &i->key)))
 			continue;
 		weir_fleet_effective(i, now_ms, &f->shown);
 		if (f->shown.n)
