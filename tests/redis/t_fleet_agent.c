@@ -76,6 +76,13 @@ static void start_other(struct fix *f)
 
 #define TAIL "lists:\n  allow: [192.0.2.0/28]\n  never_block: [203.0.113.0/24]\n" LIMIT
 
+static void stop_other(void)
+{
+	if (other)
+		weir_fleet_free(other);
+	other = NULL;
+}
+
 static void write_fleet_conf(struct fix *f, const char *more)
 {
 	char text[2048];
@@ -104,9 +111,7 @@ static int set_up(void **state)
 
 static int take_down(void **state)
 {
-	if (other)
-		weir_fleet_free(other);
-	other = NULL;
+	stop_other();
 	redis_stop(&server);
 	memset(&server, 0, sizeof(server));
 	return tear_down(state);
@@ -209,8 +214,7 @@ static void without_the_server_blocks_act_and_outlive_a_restart(void **state)
 	assert_true(until(f, follows(f), 5000));
 	other_adds("198.51.100.9", 600000, 0);
 	assert_true(until(f, dp_has(WEIR_LIST_BLOCK, "198.51.100.9"), 2000));
-	weir_fleet_free(other);
-	other = NULL;
+	stop_other();
 	redis_kill(&server);
 	assert_true(until(f, is_degraded(f, "the store does not answer"), 5000));
 	{
@@ -300,6 +304,7 @@ static void a_host_that_was_alone_brings_its_entries(void **state)
 	start_other(f);
 	assert_true(until(f, other_has("198.51.100.20") && other_has("198.51.100.21"), 5000));
 	does(f, "{'cmd':'list_del','list':'block','prefix':'198.51.100.20'}");
+	stop_other();
 	restart(f);
 	assert_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.20"));
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.21"));
@@ -370,6 +375,30 @@ static void of_lists_that_do_not_fit_the_latest_act(void **state)
 	assert_true(until(f, !is_degraded(f, "left out"), 10000));
 	assert_int_equal(blocked(f), WEIR_LIST_ROOM - 1);
 	assert_non_null(dp_has(WEIR_LIST_BLOCK, "198.51.100.9"));
+}
+
+static void a_changed_store_waits_for_the_next_start_and_is_told(void **state)
+{
+	struct fix *f = *state;
+	json_t *j;
+
+	write_fleet_conf(f, "  prefix: \"other:\"\n");
+	j = ask(f, "{'cmd':'reload'}");
+	assert_true(weir_json_bool_of(j, "ok"));
+	assert_int_equal(json_array_size(json_object_get(j, "changes")), 1);
+	json_decref(j);
+	assert_true(is_degraded(f, "the store is reached as before until the next start"));
+	write_fleet_conf(f, "");
+	j = ask(f, "{'cmd':'reload'}");
+	assert_int_equal(json_array_size(json_object_get(j, "changes")), 0);
+	json_decref(j);
+	assert_false(is_degraded(f, "the store is reached as before"));
+	write_fleet_conf(f, "  timeout: 7ms\n");
+	does(f, "{'cmd':'reload'}");
+	assert_true(is_degraded(f, "the store is reached as before"));
+	stop_other(); /* it is on the loop of the agent that goes */
+	restart(f);
+	assert_false(is_degraded(f, "the store is reached as before"));
 }
 
 /* --- limits ---- */
@@ -453,8 +482,7 @@ static void published_limits_are_followed_and_wrong_ones_are_not(void **state)
 	assert_true(until(f, is_degraded(f, "hold other settings too"), 2000));
 	refuses(f, "{'cmd':'limit_pull'}", "other settings", 2);
 	/* without the server, the last good ones */
-	weir_fleet_free(other);
-	other = NULL;
+	stop_other();
 	redis_kill(&server);
 	restart(f);
 	assert_int_equal(rate_of(f, "per-source"), 7);
@@ -540,6 +568,7 @@ int main(void)
 		TEST(a_kernel_that_refuses_is_told_again),
 		TEST(limits_of_the_store_are_warned_of_like_the_files),
 		TEST(of_lists_that_do_not_fit_the_latest_act),
+		TEST(a_changed_store_waits_for_the_next_start_and_is_told),
 		TEST(published_limits_are_followed_and_wrong_ones_are_not),
 		TEST(the_key_secret_is_the_fleets),
 		TEST(a_host_without_an_interface_says_that_a_block_is_for_others),

@@ -180,14 +180,15 @@ struct weir_agent {
 	bool unread;	       /* what the state file holds is not known */
 	__u64 store_again_ns;
 
-	struct weir_fleet *fleet; /* NULL: the store is embedded */
-	bool fleet_lists;	  /* entries by command are the fleet's */
-	bool fleet_quiet;	  /* a change of its lists is under way here */
-	bool fleet_stale;	  /* its last change is not in force here: fleet_error */
+	struct weir_fleet *fleet;		  /* NULL: the store is embedded */
+	bool fleet_lists;			  /* entries by command are the fleet's */
+	__u8 store_began[WEIR_CONF_STORE_DIGEST]; /* how the store is reached */
+	bool fleet_quiet;			  /* a change of its lists is under way here */
+	bool fleet_stale; /* its last change is not in force here: fleet_error */
 	char fleet_error[256];
 	__u64 fleet_again_ns;
-	size_t fleet_left_out; /* prefixes of the fleet that do not fit here, about */
-	bool fleet_refill;     /* some of them may fit now */
+	size_t fleet_left_out;	   /* prefixes of the fleet that do not fit here, about */
+	bool fleet_refill;	   /* some of them may fit now */
 	struct weir_book *held;	   /* the fleet's entries that do not act here: guarded, allowed */
 	struct weir_pushed pushed; /* limits of the store, in force or the last good ones */
 	struct weir_pushed *trial; /* those that are being put in force */
@@ -408,6 +409,8 @@ void weir_agent_store_again(struct weir_agent *a, const struct weir_now *now);
 
 /* --- fleet.c ---- */
 /* After the state file is there; no server needs to be. What was made by command so far becomes the fleet's. */
+/* NULL: @conf reaches the store as this agent does; else the sentence that it does not. */
+const char *weir_agent_store_waits(const struct weir_agent *a, const struct weir_conf *conf);
 int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, struct weir_error *e);
 void weir_agent_close_fleet(struct weir_agent *a);
 /* What the fleet hashes keys with, as far as it is known, to an engine that was just made. */

@@ -243,6 +243,8 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 	if (r == 0) {
 		(void)weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
 		weir_changes_of_lists(a, l.book, &c);
+		if (weir_agent_store_waits(a, l.conf))
+			weir_changes_add(&c, weir_agent_store_waits(a, l.conf));
 		r = weir_agent_put_in_force(a, &l, false, e);
 	}
 	weir_loaded_done(&l);

@@ -484,6 +484,19 @@ int weir_agent_join_lists(struct weir_agent *a, struct weir_error *e)
 	return r < 0 ? r : take(a, NULL, 0, e);
 }
 
+const char *weir_agent_store_waits(const struct weir_agent *a, const struct weir_conf *conf)
+{
+	__u8 digest[WEIR_CONF_STORE_DIGEST];
+
+	if (!a->fleet)
+		return NULL;
+	weir_conf_store_digest(&conf->store, digest);
+	return memcmp(digest, a->store_began, sizeof(digest)) != 0
+		       ? "the store is reached as before until the next start: store.* of the file "
+			 "is not what the agent was started with"
+		       : NULL;
+}
+
 int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, struct weir_error *e)
 {
 	_cleanup_(weir_shared_freep) struct weir_shared *s = NULL;
@@ -516,6 +529,7 @@ int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, st
 	if (r < 0)
 		return weir_error_prefix(e, r, "fleet");
 	a->fleet_lists = o.lists;
+	weir_conf_store_digest(&conf->store, a->store_began);
 	if (note)
 		weir_agent_note(a, note);
 	if (a->pushed.text) {

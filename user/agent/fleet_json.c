@@ -150,6 +150,8 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 	if (a->fleet_error[0])
 		weir_json_say(list, "the fleet's lists are not in force as they are: %s",
 			      a->fleet_error);
+	if (weir_agent_store_waits(a, a->conf))
+		weir_json_say(list, "%s", weir_agent_store_waits(a, a->conf));
 	if (!s.durable && !a->forgetful)
 		weir_json_say(list,
 			      "what the fleet says cannot be written into %s: a restart without "

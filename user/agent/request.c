@@ -159,10 +159,6 @@ int weir_agent_change_requests(struct weir_agent *a, const struct weir_conf *con
 	weir_l7_set_mode(a->l7, weir_agent_mode(a, conf));
 	if (note)
 		weir_log(WEIR_LOG_WARNING, "note", "what", "s", note, NULL);
-	if (a->conf && !weir_conf_store_same(&conf->store, &a->conf->store))
-		weir_log(WEIR_LOG_WARNING, "note", "what", "s",
-			 "how the store is reached (store.*) stays as it is until the next start",
-			 NULL);
 	if (listeners) {
 		r = weir_http_configure(a->http, conf, e);
 		if (r < 0)

@@ -3,6 +3,7 @@
  * and by the agent when it connects.
  */
 #include <fcntl.h>
+#include <sodium.h>
 #include <string.h>
 
 #include "user/base/str.h"
@@ -250,23 +251,30 @@ const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, si
 	return buf;
 }
 
-static bool same_text(const char *a, const char *b)
+void weir_conf_store_digest(const struct weir_conf_store *s,
+			    __u8 ret[static WEIR_CONF_STORE_DIGEST])
 {
-	return a == b || (a && b && strcmp(a, b) == 0);
-}
+	const char *const texts[] = {s->url,
+				     s->user,
+				     s->password_file,
+				     s->sentinel_user,
+				     s->sentinel_password_file,
+				     s->tls_ca,
+				     s->tls_cert,
+				     s->tls_key,
+				     s->prefix,
+				     s->key_secret_file};
+	const __u64 numbers[] = {s->timeout_ns, s->breaker_errors, s->breaker_within_ns,
+				 s->breaker_probe_ns, s->batch};
+	crypto_generichash_state h;
 
-bool weir_conf_store_same(const struct weir_conf_store *a, const struct weir_conf_store *b)
-{
-	return same_text(a->url, b->url) && same_text(a->user, b->user) &&
-	       same_text(a->password_file, b->password_file) &&
-	       same_text(a->sentinel_user, b->sentinel_user) &&
-	       same_text(a->sentinel_password_file, b->sentinel_password_file) &&
-	       same_text(a->tls_ca, b->tls_ca) && same_text(a->tls_cert, b->tls_cert) &&
-	       same_text(a->tls_key, b->tls_key) && same_text(a->prefix, b->prefix) &&
-	       same_text(a->key_secret_file, b->key_secret_file) &&
-	       a->timeout_ns == b->timeout_ns && a->breaker_errors == b->breaker_errors &&
-	       a->breaker_within_ns == b->breaker_within_ns &&
-	       a->breaker_probe_ns == b->breaker_probe_ns && a->batch == b->batch;
+	/* none of these fails for lengths that are right */
+	(void)crypto_generichash_init(&h, NULL, 0, WEIR_CONF_STORE_DIGEST);
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) /* with its NUL; none is not "" */
+		(void)crypto_generichash_update(&h, (const __u8 *)(texts[i] ? texts[i] : "\1"),
+						texts[i] ? strlen(texts[i]) + 1 : 2);
+	(void)crypto_generichash_update(&h, (const __u8 *)numbers, sizeof(numbers));
+	(void)crypto_generichash_final(&h, ret, WEIR_CONF_STORE_DIGEST);
 }
 
 void weir_conf_store_done(struct weir_conf_store *s)

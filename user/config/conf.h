@@ -188,8 +188,10 @@ int weir_conf_store_password(const struct weir_conf_store *s, char **ret, struct
 int weir_conf_sentinel_password(const struct weir_conf_store *s, char **ret, struct weir_error *e);
 /* Its address for people: without user and password. */
 const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, size_t n);
-/* Would the same connections be made? */
-bool weir_conf_store_same(const struct weir_conf_store *a, const struct weir_conf_store *b);
+/* Equal where the same connections would be made, in the same way. */
+#define WEIR_CONF_STORE_DIGEST 16
+void weir_conf_store_digest(const struct weir_conf_store *s,
+			    __u8 ret[static WEIR_CONF_STORE_DIGEST]);
 
 /* A text without (@ret_rest), and with nothing but (@ret_taken), these top-level settings; heap. What is in force by both
  * together is what was in force by @text.
