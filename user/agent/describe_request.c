@@ -6,6 +6,7 @@
 #include "user/agent/describe.h"
 #include "user/base/cleanup.h"
 #include "user/base/str.h"
+#include "user/config/request.h"
 
 struct diff {
 	weir_describe_fn fn;
@@ -176,6 +177,9 @@ static void diff_limit(struct diff *d, const struct weir_conf_request *from,
 	if (!same_numbers(a, b) || !same_identity(a, b)) {
 		if (strcmp(before, after) != 0)
 			say(d, "request limit %s: %s -> %s", a->name, before, after);
+		else if (a->scope != b->scope)
+			say(d, "request limit %s: scope %s -> %s", a->name,
+			    weir_words_scope[a->scope], weir_words_scope[b->scope]);
 		else
 			say(d, "request limit %s: numbers of some plan changed", a->name);
 	}

@@ -81,10 +81,15 @@ static void print_agent(const json_t *g, __u64 published, bool lately)
 {
 	__u64 limits = weir_json_u64_of(g, "limits"), behind = weir_json_u64_of(g, "behind"),
 	      waiting = weir_json_u64_of(g, "waiting"), age = weir_json_u64_of(g, "seen_ms_ago");
-	const char *host = weir_json_text_of(g, "host"), *version = weir_json_text_of(g, "version");
+	const char *host = weir_json_text_of(g, "host"), *version = weir_json_text_of(g, "version"),
+		   *instance = weir_json_text_of(g, "instance");
 
 	(void)fputs("agent       ", stdout);
 	weir_say_clean(stdout, host ? host : "?");
+	if (instance && strcmp(instance, "weir") != 0) { /* several on one host */
+		(void)fputc('/', stdout);
+		weir_say_clean(stdout, instance);
+	}
 	(void)printf("%s: version ", weir_json_bool_of(g, "self") ? " (this one)" : "");
 	weir_say_clean(stdout, version ? version : "?");
 	if (!weir_json_bool_of(g, "live"))
