@@ -77,7 +77,7 @@ static const struct weir_metric metrics[] = {
 	 "decisions of limits of the fleet, by who made them"},
 	{"weir_store_calls_total", "counter", "", put_store_calls, "calls of the store"},
 	{"weir_store_reconnects_total", "counter", "", put_store_reconnects,
-	 "connections to the store that were made anew"},
+	 "connections to the store, the first ones too"},
 	{"weir_store_leased_total", "counter", "end", put_leased,
 	 "requests' worth of leases that was not spent"},
 	{"weir_store_agents", "gauge", "", put_agents,

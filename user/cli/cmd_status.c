@@ -108,6 +108,18 @@ static void print_rates(const json_t *s)
 	(void)fputc('\n', stdout);
 }
 
+/* Of requests; without them, of the fleet's lists. */
+static const char *store_word(const json_t *s, const json_t *request, const json_t *shared)
+{
+	const char *fleet = weir_json_text_of(json_object_get(s, "fleet"), "state");
+
+	if (shared)
+		return weir_say_health(weir_json_text_of(shared, "health"));
+	if (fleet)
+		return strcmp(fleet, "away") != 0 ? "healthy" : "AWAY";
+	return request ? weir_json_text_of(json_object_get(request, "store"), "kind") : "local";
+}
+
 static void print_first_line(const json_t *s)
 {
 	const json_t *r = json_object_get(s, "request"),
@@ -127,9 +139,7 @@ static void print_first_line(const json_t *s)
 	(void)printf(" since %s (%s)", since ? since : "?",
 		     weir_say_span(weir_json_u64_of(s, "mode_age_s"), span));
 	print_generation(s);
-	(void)printf(", store %s; ", shared ? weir_say_health(weir_json_text_of(shared, "health"))
-				     : r    ? weir_json_text_of(json_object_get(r, "store"), "kind")
-					    : "local");
+	(void)printf(", store %s; ", store_word(s, r, shared));
 	if (!monitor) {
 		acting = print_acting(json_object_get(s, "limits"), "over", "packets_per_second",
 				      "dropped", false);

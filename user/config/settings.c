@@ -225,7 +225,7 @@ const struct weir_setting weir_settings[] = {
 	SET("store.fleet.lists", BOOL, C(store.fleet_lists), .type = "true | false", .fallback = "true",
 	    .help = "what is blocked or allowed by command, or by escalation, holds on all of them"),
 	SET("store.fleet.limits_from", WORD, C(store.limits_from), .words = weir_words_limits_from, .fallback = "file",
-	    .help = "store: request limits are those that weir limit push has published"),
+	    .help = "store: limits are those that weir limit push has published"),
 
 	SET("request_limits", LIST, C(request.limit), .entries = &weir_entries_request_limits, .type = "list of limits", SOME,
 	    .max = WEIR_REQUEST_LIMITS_MAX, .help = "all that match must admit a request; all are charged or none"),
