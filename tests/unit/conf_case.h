@@ -29,6 +29,28 @@ static inline struct weir_conf *conf_of(const char *text)
 	return c;
 }
 
+struct conf_said {
+	int line, column;
+	const char *text;
+};
+/* Expects these errors of a text, in their order, to the letter, and nothing else. */
+static inline void expect_said(const char *text, const struct conf_said *said, size_t n)
+{
+	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
+	struct weir_conf *c = NULL;
+
+	assert_int_equal(weir_conf_parse("bad.yaml", text, strlen(text), &c, &p), -EINVAL);
+	assert_null(c);
+	for (size_t i = 0; i < p.n && i < n; i++) {
+		assert_string_equal(p.item[i].text, said[i].text);
+		assert_int_equal(p.item[i].line, said[i].line);
+		assert_int_equal(p.item[i].column, said[i].column);
+		assert_false(p.item[i].warning);
+	}
+	assert_int_equal(p.n, n);
+	assert_int_equal(p.n_errors, n);
+}
+
 /* Expects exactly @n_errors errors (or, where 0, warnings) and, among them, one at @line:@column with @words in it. */
 static inline void expect_problem(const char *text, size_t n_errors, int line, int column,
 				  const char *words)

@@ -1,61 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* user/config: what right files mean. Mistakes are in t_conf_mistakes.c. */
-#include "conf_case.h"
+#include "conf_everything.h"
 #include "tests/lib/prefix.h"
 
 #define S 1000000000ull
-
-/* clang-format off */
-/* Every packet setting at once. */
-static const char everything[] =
-	"version: 1                          # of the language; an agent refuses one it does not know\n"
-	"instance: weir                      # names the pins, so that two agents can live on one machine\n"
-	"interfaces: [eth0]                  # [] = request layer alone, no root needed\n"
-	"mode: enforce                       # monitor: decide, count and answer \"would\", refuse nothing\n"
-	"attach: link                        # link: pinned bpf_link, exclusive, never detaches · chain: libxdp's dispatcher, beside others · external: load and pin, the user attaches\n"
-	"xdp_mode: auto                      # native, else generic, said clearly · native · generic\n"
-	"state_dir: /var/lib/weir            # lists made by command survive a reboot here\n"
-	"admin: {listen: /run/weir/admin.sock, group: weir}\n"
-	"log: {format: text, events_per_second: 20}\n"
-	"\n"
-	"memory:                             # every table is bounded; weir check prints what each takes and absorbs\n"
-	"  packet_sources: 16 MB             # a million IPv4 sources with three limits\n"
-	"\n"
-	"lists:\n"
-	"  allow: [192.0.2.0/24, \"2001:db8:1::/48\"]   # beats block, skips packet limits; request limits only where exempt\n"
-	"  allow_files: [/etc/weir/monitoring.netset]\n"
-	"  block: [198.51.100.7]\n"
-	"  block_files: [/etc/weir/drop.netset]       # one address or prefix a line, comments as usual\n"
-	"  never_block: [203.0.113.53]       # resolvers, uplinks, partners: no block_for, no escalation, no fleet entry\n"
-	"\n"
-	"packet_limits:                      # per: source first, in order; a packet that one drops is charged to none after it and to no aggregate; a monitor limit counts by itself and stops nothing\n"
-	"  - name: syn-per-source\n"
-	"    match: {protocol: tcp, tcp_flags: {set: [syn], clear: [ack]}}\n"
-	"    per: source                     # source | destination | all\n"
-	"    ipv4_prefix: 32\n"
-	"    ipv6_prefix: 64\n"
-	"    algorithm: token-bucket         # token-bucket (default) | fixed-window | sliding-window-counter\n"
-	"    rate: 100/s\n"
-	"    burst: 200                      # default: one second's worth\n"
-	"    block_for: 10s                  # once exceeded, all packets of the source, for so long\n"
-	"  - name: amplification\n"
-	"    match: {protocol: udp, source_port: [53, 123, 1900, 11211], source: {not: [203.0.113.53]}}\n"
-	"    per: source\n"
-	"    algorithm: fixed-window\n"
-	"    limit: 500\n"
-	"    window: 1s\n"
-	"  - name: game\n"
-	"    match: {protocol: udp, destination_port: [27015-27054], destination: [198.51.100.0/28]}\n"
-	"    per: source\n"
-	"    rate: 128/s\n"
-	"    burst: 256\n"
-	"  - name: bytes-per-source\n"
-	"    per: source\n"
-	"    rate: 200 Mbit/s                # frame bytes; k, M, G are powers of ten, Ki, Mi, Gi of two\n"
-	"    burst: 4 MB\n"
-	"  - {name: fragments, match: {fragment: true}, per: source, rate: 50/s}\n"
-	"  - {name: syn-per-service, match: {protocol: tcp, tcp_flags: {set: [syn], clear: [ack]}, destination_port: [80, 443]}, per: destination, rate: 50000/s, mode: monitor}\n";
-/* clang-format on */
 
 static void assert_prefix(const struct weir_prefix *p, const char *text)
 {

@@ -40,10 +40,7 @@ static const char mistakes[] =
 	"rate: 5\n"
 	"store: {url: redis://127.0.0.1:x, prefix: \"{x}\"}\n";
 
-static const struct {
-	int line, column;
-	const char *text;
-} said[] = {
+static const struct conf_said said[] = {
 	{1, 10, "version 2 is not known (this weir reads version 1)"},
 	{2, 11, "instance: \"Weir!\" is not a name (a-z, 0-9, '-' and '_', at most 15 of them)"},
 	{3, 1, "unknown key \"interfacs\" (did you mean \"interfaces\"?)"},
@@ -87,20 +84,8 @@ static const struct {
 
 static void all_mistakes_of_a_file_in_one_pass(void **state)
 {
-	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
-	struct weir_conf *c = NULL;
-
 	(void)state;
-	assert_int_equal(weir_conf_parse("bad.yaml", mistakes, strlen(mistakes), &c, &p), -EINVAL);
-	assert_null(c);
-	for (size_t i = 0; i < p.n && i < ARRAY_LEN(said); i++) {
-		assert_false(p.item[i].warning);
-		assert_string_equal(p.item[i].text, said[i].text);
-		assert_int_equal(p.item[i].line, said[i].line);
-		assert_int_equal(p.item[i].column, said[i].column);
-	}
-	assert_int_equal(p.n, ARRAY_LEN(said));
-	assert_int_equal(p.n_errors, ARRAY_LEN(said));
+	expect_said(mistakes, said, ARRAY_LEN(said));
 }
 
 static void problems_print_as_file_line_column(void **state)

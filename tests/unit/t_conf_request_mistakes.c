@@ -69,10 +69,7 @@ static const char mistakes[] =
 	"  - {limits: []}\n"
 	"store: {url: x}\n";
 
-static const struct {
-	int line, column;
-	const char *text;
-} said[] = {
+static const struct conf_said said[] = {
 	{2, 51, "request_bytes: 1 MB cannot even hold the index of 1000000000 request_keys (4.33GB; with the states themselves 60.3GB)"},
 	{4, 12, "threads: \"0\" is neither auto nor 1 to 64"},
 	{5, 11, "budget: 0 is too short (1ms to 10s)"},
@@ -172,19 +169,8 @@ static const struct {
 
 static void all_mistakes_of_a_file_in_one_pass(void **state)
 {
-	_cleanup_(weir_conf_problems_done) struct weir_conf_problems p = {.n = 0};
-	struct weir_conf *c = NULL;
-
 	(void)state;
-	assert_int_equal(weir_conf_parse("bad.yaml", mistakes, strlen(mistakes), &c, &p), -EINVAL);
-	assert_null(c);
-	for (size_t i = 0; i < p.n && i < ARRAY_LEN(said); i++) {
-		assert_string_equal(p.item[i].text, said[i].text);
-		assert_int_equal(p.item[i].line, said[i].line);
-		assert_int_equal(p.item[i].column, said[i].column);
-		assert_false(p.item[i].warning);
-	}
-	assert_int_equal(p.n, ARRAY_LEN(said));
+	expect_said(mistakes, said, ARRAY_LEN(said));
 }
 
 static void impossible_values_of_a_limit(void **state)
