@@ -33,6 +33,14 @@ bool redis_installed(void)
 	return redis_program("redis-server");
 }
 
+bool redis_is_missing(void)
+{
+	if (redis_installed())
+		return false;
+	(void)puts("skip: there is no redis-server (scripts/setup --proxies)");
+	return true;
+}
+
 uint16_t redis_free_port(void)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

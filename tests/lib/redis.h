@@ -31,7 +31,8 @@ struct redis_server {
 
 /* From PATH, or where scripts/setup --proxies puts it. */
 bool redis_installed(void);
-#define REDIS_SKIP "skip: there is no redis-server (scripts/setup --proxies)"
+/* The same the other way round, for main() or a test that skips then: says why, as scripts/run-tests reads it. */
+bool redis_is_missing(void);
 /* The path of redis-server or redis-benchmark; NULL: there is none. */
 const char *redis_program(const char *name);
 /* A port that is free now. */

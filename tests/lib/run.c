@@ -211,3 +211,11 @@ void run_program(const char *name, char *ret, size_t size)
 			*strrchr(path, '/') = '\0';
 	(void)snprintf(ret, size, "%s/%s", path, name);
 }
+
+bool run_lacks_root(void)
+{
+	if (geteuid() == 0)
+		return false;
+	(void)puts("skip: needs root");
+	return true;
+}

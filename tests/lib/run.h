@@ -40,6 +40,9 @@ int run_cmdv(int netns_fd, char *out, size_t out_bytes, const char *const argv[]
  */
 int run_fn(int netns_fd, int (*fn)(void *arg), void *arg);
 
+/* For main(): without root it says that the test is skipped, as scripts/run-tests reads it. */
+bool run_lacks_root(void);
+
 /* The path of a program of the build: $WEIR_BUILD/NAME, else NAME beside build/tests/KIND/THIS. */
 void run_program(const char *name, char *ret, size_t size);
 

@@ -213,10 +213,8 @@ static inline void assert_says(const char *text, const char *word)
 
 static inline int datapath_run_tests(const char *name, const struct CMUnitTest *tests, size_t n)
 {
-	if (geteuid() != 0) {
-		print_message("skip: needs root\n");
+	if (run_lacks_root())
 		return 77;
-	}
 	if (lab_mounts() < 0 || unshare(CLONE_NEWNET) < 0) {
 		print_error("cannot make a laboratory\n");
 		return 1;

@@ -577,10 +577,8 @@ int main(void)
 		T(wrong_use_has_its_sentence_and_exit_status),
 	};
 
-	if (geteuid()) {
-		(void)puts("skip: needs root");
+	if (run_lacks_root())
 		return 77;
-	}
 	run_program("weir", weir, sizeof(weir));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,10 +467,8 @@ int main(void)
 		T(who_floods_with_packets_meets_a_stricter_request_limit),
 	};
 
-	if (geteuid()) {
-		(void)puts("skip: needs root");
+	if (run_lacks_root())
 		return 77;
-	}
 	run_program("weir", weir, sizeof(weir));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

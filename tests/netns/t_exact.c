@@ -406,8 +406,10 @@ int main(void)
 		cmocka_unit_test(extreme_churn_drops_nobody),
 	};
 
-	if (geteuid() != 0 || sysconf(_SC_NPROCESSORS_ONLN) < 2) {
-		print_message("skipped: needs root and two CPUs\n");
+	if (run_lacks_root())
+		return 77;
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		(void)puts("skip: needs two CPUs");
 		return 77;
 	}
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -330,14 +330,10 @@ int main(void)
 		FLEET_TEST(without_the_store_each_hosts_own_limit_stands),
 	};
 
-	if (geteuid()) {
-		(void)puts("skip: needs root");
+	if (run_lacks_root())
 		return 77;
-	}
 	run_program("weir", weir, sizeof(weir));
-	if (!redis_installed()) {
-		print_message(REDIS_SKIP "\n");
+	if (redis_is_missing())
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

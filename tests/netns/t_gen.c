@@ -405,9 +405,7 @@ int main(void)
 		cmocka_unit_test(full_ring_is_counted_as_lost),
 	};
 
-	if (geteuid()) {
-		printf("skip: needs root\n");
+	if (run_lacks_root())
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -254,8 +254,10 @@ int main(int argc, char **argv)
 	char *slash;
 
 	(void)argc;
-	if (geteuid() != 0 || sysconf(_SC_NPROCESSORS_ONLN) < 2) {
-		print_message("skip: needs root and two CPUs\n");
+	if (run_lacks_root())
+		return 77;
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		(void)puts("skip: needs two CPUs");
 		return 77;
 	}
 	if (!realpath(argv[0], here))

@@ -534,9 +534,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_trace_through_xdp_c_and_lua, setup, teardown),
 	};
 
-	if (!redis_installed()) {
-		(void)puts(REDIS_SKIP);
+	if (redis_is_missing())
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -313,8 +313,10 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!redis_installed() || !redis_program("redis-benchmark")) {
-		(void)puts(REDIS_SKIP);
+	if (redis_is_missing())
+		return 77;
+	if (!redis_program("redis-benchmark")) {
+		(void)puts("skip: there is no redis-benchmark (it comes with redis-tools)");
 		return 77;
 	}
 	if (redis_start(&b.f.r, NULL) < 0 || !(b.c = redis_open(&b.f.r)))

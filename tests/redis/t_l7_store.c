@@ -110,10 +110,8 @@ static void begin(struct lab *lab, bool server, const char *text)
 {
 	char path[256];
 
-	if (!redis_installed()) {
-		print_message(REDIS_SKIP "\n");
+	if (redis_is_missing())
 		skip();
-	}
 	if (server)
 		assert_int_equal(redis_start(&lab->r, NULL), 0);
 	else /* where it would be */

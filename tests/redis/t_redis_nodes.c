@@ -375,9 +375,7 @@ int main(void)
 		TEST(clients_of_two_limits_in_a_slot_on_the_move),
 	};
 
-	if (!redis_installed()) {
-		(void)puts(REDIS_SKIP);
+	if (redis_is_missing())
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

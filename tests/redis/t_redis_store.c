@@ -594,9 +594,7 @@ int main(void)
 		TEST(one_layer_twice_and_numbers_beyond_a_double_are_refused),
 	};
 
-	if (!redis_installed()) {
-		(void)puts(REDIS_SKIP);
+	if (redis_is_missing())
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -509,9 +509,7 @@ int main(void)
 						teardown),
 	};
 
-	if (!redis_installed()) {
-		(void)puts(REDIS_SKIP);
+	if (redis_is_missing())
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
