@@ -18,6 +18,7 @@
 
 #include "tests/lib/gen.h"
 #include "tests/lib/netns.h"
+#include "tests/lib/run.h"
 #include "tests/lib/wait.h"
 #include "tests/lib/weir_bare.h"
 #include "weir.skel.h"
