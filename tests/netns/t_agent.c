@@ -1,38 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The whole of it: the program weir as agent and as commands, on a veth pair with real frames. */
 #include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
+#include "host.h"
 #include "lib/gen.h"
-#include "lib/netns.h"
-#include "lib/run.h"
-#include "lib/wait.h"
 #include "user/base/cleanup.h"
 
 #define WAIT_MS 15000
 
-static char weir[512]; /* the program */
-
 struct fix {
-	struct lab lab;
-	char dir[64], conf[96], socket[96], log[96], list[96];
-	pid_t agent;
-	char out[1 << 20];
+	struct host h;
+	char list[96];
 };
+#define weir(...) host_weir(&f->h, __VA_ARGS__)
 
 static void write_file(const char *path, const char *text)
 {
@@ -45,13 +27,7 @@ static void write_file(const char *path, const char *text)
 
 static void write_sized(struct fix *f, const char *memory, const char *rest)
 {
-	char text[2048];
-
-	(void)snprintf(text, sizeof(text),
-		       "interfaces: [weir0]\nstate_dir: %s/state\nadmin: {listen: %s}\nmemory: "
-		       "{packet_sources: %s}\n%s",
-		       f->dir, f->socket, memory, rest);
-	write_file(f->conf, text);
+	host_configure(&f->h, "memory: {packet_sources: %s}\n%s", memory, rest);
 }
 
 static void write_conf(struct fix *f, const char *rest)
@@ -66,73 +42,23 @@ static void write_conf(struct fix *f, const char *rest)
 
 #define AGGREGATES LIMIT "  - {name: service, per: destination, rate: 6/m, burst: 2000}\n"
 
-/* Runs a command in the agent's namespace; returns its exit status, output in f->out. */
-static int say(struct fix *f, const char *const argv[])
-{
-	return run_cmdv(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), argv);
-}
-#define weir(...) say(f, (const char *const[]){weir, __VA_ARGS__, NULL})
-
 static void expect(struct fix *f, int status, int want, const char *words)
 {
-	if (status != want || !strstr(f->out, words))
-		fail_msg("exit status %d, not %d with \"%s\": %.800s", status, want, words, f->out);
-}
-
-static json_t *ask(struct fix *f, const char *const argv[])
-{
-	json_error_t e;
-	json_t *j;
-
-	assert_int_equal(say(f, argv), 0);
-	j = json_loads(f->out, 0, &e);
-	if (!j)
-		fail_msg("%s: %s", e.text, f->out);
-	return j;
-}
-
-static bool answers(struct fix *f)
-{
-	return weir("status") == 0;
-}
-
-static void start(struct fix *f)
-{
-	int fd = open(f->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	const char *const argv[] = {weir, "run", "-c", f->conf, NULL};
-
-	assert_int_equal(run_start(f->lab.netns_fd[LAB_WEIR], fd, argv, &f->agent), 0);
-	(void)close(fd);
-	assert_true(wait_for(answers(f), WAIT_MS));
-}
-
-static void stop(struct fix *f, int number)
-{
-	if (f->agent <= 0)
-		return;
-	(void)kill(f->agent, number);
-	assert_int_equal(run_wait(f->agent, WAIT_MS), number == SIGTERM ? 0 : 128 + number);
-	f->agent = 0;
+	if (status != want || !strstr(f->h.out, words))
+		fail_msg("exit status %d, not %d with \"%s\": %.800s", status, want, words,
+			 f->h.out);
 }
 
 static int set_up(void **state)
 {
 	struct fix *f = calloc(1, sizeof(*f));
-	char err[LAB_ERR_BYTES];
 
-	if (!f || lab_open(&f->lab, NULL, err))
+	if (!f || host_open(&f->h) < 0)
 		return -1;
-	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/weir-e2e-XXXXXX");
-	if (!mkdtemp(f->dir))
-		return -1;
-	(void)snprintf(f->conf, sizeof(f->conf), "%s/weir.yaml", f->dir);
-	(void)snprintf(f->socket, sizeof(f->socket), "%s/admin.sock", f->dir);
-	(void)snprintf(f->log, sizeof(f->log), "%s/log", f->dir);
-	(void)snprintf(f->list, sizeof(f->list), "%s/drop.netset", f->dir);
-	(void)setenv("WEIR_SOCKET", f->socket, 1);
+	(void)snprintf(f->list, sizeof(f->list), "%s/drop.netset", f->h.dir);
 	write_conf(f, LIMIT);
 	*state = f;
-	start(f);
+	host_start(&f->h);
 	return 0;
 }
 
@@ -140,11 +66,7 @@ static int tear_down(void **state)
 {
 	struct fix *f = *state;
 
-	if (f->agent > 0)
-		(void)run_stop(f->agent, WAIT_MS);
-	(void)weir("detach", "-c", f->conf);
-	(void)run_cmd(0, f->out, sizeof(f->out), "rm", "-r", f->dir);
-	lab_close(&f->lab);
+	host_close(&f->h);
 	free(f);
 	return 0;
 }
@@ -152,7 +74,7 @@ static int tear_down(void **state)
 static void flood_of(struct fix *f, uint64_t frames, uint64_t sources)
 {
 	struct gen_opts o = {.dev = "gen0",
-			     .netns_fd = f->lab.netns_fd[LAB_GEN],
+			     .netns_fd = f->h.lab.netns_fd[LAB_GEN],
 			     .src = "198.51.100.9",
 			     .sources = sources};
 	struct gen_result result;
@@ -174,7 +96,8 @@ static void flood(struct fix *f, uint64_t frames)
 /* Packets of a reason ("reasons" or "would"). */
 static uint64_t counted(struct fix *f, const char *key, const char *reason)
 {
-	json_t *s = ask(f, (const char *const[]){weir, "status", "--json", NULL}), *o;
+	json_t *s = host_ask(&f->h, (const char *const[]){f->h.program, "status", "--json", NULL}),
+	       *o;
 	uint64_t n = 0;
 	size_t i;
 
@@ -275,10 +198,10 @@ static void own_addresses_and_gateways_are_guarded(void **state)
 	expect(f, weir("block", "add", "192.0.2.1"), 1, "default gateway");
 	expect(f, weir("block", "add", "0.0.0.0/0", "--for", "1m"), 0, "stay reachable");
 	/* a new address is guarded as soon as the kernel has it */
-	assert_int_equal(run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "ip", "address",
-				 "add", "203.0.113.77/24", "dev", "weir0"),
+	assert_int_equal(run_cmd(f->h.lab.netns_fd[LAB_WEIR], f->h.out, sizeof(f->h.out), "ip",
+				 "address", "add", "203.0.113.77/24", "dev", "weir0"),
 			 0);
-	assert_true(wait_for((weir("explain", "203.0.113.77"), strstr(f->out, "guarded") != NULL),
+	assert_true(wait_for((weir("explain", "203.0.113.77"), strstr(f->h.out, "guarded") != NULL),
 			     WAIT_MS));
 }
 
@@ -288,10 +211,10 @@ static void kill_9_leaves_all_in_force_and_the_next_agent_takes_over(void **stat
 
 	expect(f, weir("block", "add", "203.0.113.9"), 0, "is blocked");
 	flood(f, 5000);
-	stop(f, SIGKILL);
+	host_stop(&f->h, SIGKILL);
 	expect(f, weir("status"), 1, "no agent answers on");
 	flood(f, 5000); /* nobody is there, and it is dropped all the same */
-	start(f);
+	host_start(&f->h);
 	assert_true(counted(f, "reasons", "drop_limit") > 8000);
 	expect(f, weir("status"), 0, "took over the maps of an earlier agent");
 	expect(f, weir("block", "list"), 0, "203.0.113.9");
@@ -301,8 +224,8 @@ static void a_second_agent_is_refused(void **state)
 {
 	struct fix *f = *state;
 
-	expect(f, weir("run", "-c", f->conf), 1, "another agent of instance weir");
-	assert_true(answers(f));
+	expect(f, weir("run", "-c", f->h.conf), 1, "another agent of instance weir");
+	assert_int_equal(weir("status"), 0);
 }
 
 static void sighup_with_a_broken_file_changes_nothing(void **state)
@@ -310,12 +233,12 @@ static void sighup_with_a_broken_file_changes_nothing(void **state)
 	struct fix *f = *state;
 
 	write_conf(f, LIMIT "nonsense: 1\n");
-	assert_int_equal(kill(f->agent, SIGHUP), 0);
-	assert_true(wait_for((weir("status"), strstr(f->out, "the last reload failed") != NULL),
+	assert_int_equal(kill(f->h.agent, SIGHUP), 0);
+	assert_true(wait_for((weir("status"), strstr(f->h.out, "the last reload failed") != NULL),
 			     WAIT_MS));
 	expect(f, weir("reload"), 2, "nonsense");
 	expect(f, weir("status"), 0, "enforcing 1 limit");
-	expect(f, run_cmd(0, f->out, sizeof(f->out), "cat", f->log), 0, "reload-failed");
+	expect(f, run_cmd(0, f->h.out, sizeof(f->h.out), "cat", f->h.log), 0, "reload-failed");
 }
 
 /* @n addresses from 10.0.0.0 on. */
@@ -342,8 +265,8 @@ static void a_long_list_is_loaded_all_or_nothing(void **state)
 	expect(f, weir("block", "load", f->list, "--for", "1h"), 0, "60000 added");
 	expect(f, weir("explain", "10.0.200.7"), 0, "its packets are dropped");
 	expect(f, weir("block", "list", "--json"), 0, "10.0.0.77");
-	stop(f, SIGTERM);
-	start(f);
+	host_stop(&f->h, SIGTERM);
+	host_start(&f->h);
 	expect(f, weir("explain", "10.0.200.7"), 0, "its packets are dropped");
 	expect(f, weir("block", "del", "--origin", "drop.netset"), 0, "60000 entries deleted");
 	expect(f, weir("block", "list"), 0, "the list is empty");
@@ -356,24 +279,24 @@ static void events_are_followed_as_they_come(void **state)
 	pid_t follower;
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "%s/events", f->dir);
+	(void)snprintf(path, sizeof(path), "%s/events", f->h.dir);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	assert_int_equal(run_start(f->lab.netns_fd[LAB_WEIR], fd,
-				   (const char *const[]){weir, "events", "--follow", NULL},
+	assert_int_equal(run_start(f->h.lab.netns_fd[LAB_WEIR], fd,
+				   (const char *const[]){f->h.program, "events", "--follow", NULL},
 				   &follower),
 			 0);
 	(void)close(fd);
-	assert_true(wait_for((flood(f, 2000), run_cmd(0, f->out, sizeof(f->out), "cat", path),
-			      strstr(f->out, "source=198.51.100.9") != NULL),
+	assert_true(wait_for((flood(f, 2000), run_cmd(0, f->h.out, sizeof(f->h.out), "cat", path),
+			      strstr(f->h.out, "source=198.51.100.9") != NULL),
 			     WAIT_MS));
 	(void)run_stop(follower, WAIT_MS);
 }
 
 static bool is_attached(struct fix *f)
 {
-	(void)run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "ip", "link", "show",
+	(void)run_cmd(f->h.lab.netns_fd[LAB_WEIR], f->h.out, sizeof(f->h.out), "ip", "link", "show",
 		      "dev", "weir0");
-	return strstr(f->out, "xdp") != NULL;
+	return strstr(f->h.out, "xdp") != NULL;
 }
 
 static void detach_works_with_and_without_an_agent(void **state)
@@ -388,9 +311,9 @@ static void detach_works_with_and_without_an_agent(void **state)
 	expect(f, weir("reload"), 0, "weir0: attached");
 	assert_true(is_attached(f));
 	expect(f, weir("reload"), 0, "nothing has changed");
-	stop(f, SIGTERM);
+	host_stop(&f->h, SIGTERM);
 	assert_true(is_attached(f));
-	expect(f, weir("detach", "-c", f->conf), 0, "no agent was running");
+	expect(f, weir("detach", "-c", f->h.conf), 0, "no agent was running");
 	assert_true(wait_for(!is_attached(f), WAIT_MS));
 }
 
@@ -398,59 +321,60 @@ static void tables_of_another_size_are_told_of_once(void **state)
 {
 	struct fix *f = *state;
 
-	stop(f, SIGTERM);
+	host_stop(&f->h, SIGTERM);
 	write_sized(f, "2 MB", LIMIT);
-	start(f);
+	host_start(&f->h);
 	expect(f, weir("status"), 0, "state is copied");
 	expect(f, 0, 0, "a note below says");
-	assert_null(strstr(f->out, "began empty"));
+	assert_null(strstr(f->h.out, "began empty"));
 }
 
 static bool exists(struct fix *f, const char *path)
 {
-	return run_cmd(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), "test", "-e", path) == 0;
+	return run_cmd(f->h.lab.netns_fd[LAB_WEIR], f->h.out, sizeof(f->h.out), "test", "-e",
+		       path) == 0;
 }
 
 static void a_first_start_that_fails_leaves_nothing(void **state)
 {
 	struct fix *f = *state;
 
-	stop(f, SIGTERM);
+	host_stop(&f->h, SIGTERM);
 	assert_true(exists(f, LAB_BPFFS "/weir/prog"));
-	expect(f, weir("run", "-c", f->conf, "-i", "lo"), 1, "loopback");
+	expect(f, weir("run", "-c", f->h.conf, "-i", "lo"), 1, "loopback");
 	assert_true(exists(f, LAB_BPFFS "/weir/prog")); /* an earlier agent's */
 	assert_true(is_attached(f));
-	expect(f, weir("detach", "-c", f->conf), 0, "no agent was running");
+	expect(f, weir("detach", "-c", f->h.conf), 0, "no agent was running");
 	assert_false(exists(f, LAB_BPFFS "/weir"));
-	expect(f, weir("run", "-c", f->conf, "-i", "lo"), 1, "loopback");
+	expect(f, weir("run", "-c", f->h.conf, "-i", "lo"), 1, "loopback");
 	assert_false(exists(f, LAB_BPFFS "/weir"));
 }
 
 static void pins_that_somebody_removed_come_back_with_a_reload(void **state)
 {
 	struct fix *f = *state;
-	const int ns = f->lab.netns_fd[LAB_WEIR];
+	const int ns = f->h.lab.netns_fd[LAB_WEIR];
 
-	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "rm", "-r", LAB_BPFFS "/weir"), 0);
+	assert_int_equal(run_cmd(ns, f->h.out, sizeof(f->h.out), "rm", "-r", LAB_BPFFS "/weir"), 0);
 	assert_true(wait_for(!is_attached(f), WAIT_MS)); /* the link went with its pin */
 	expect(f, weir("status"), 0, "NOT protected");
 	expect(f, weir("reload"), 0, "weir0: attached");
 	assert_true(is_attached(f));
 	assert_true(exists(f, LAB_BPFFS "/weir/outer/sources"));
-	expect(f, weir("run", "-c", f->conf), 1, "is running");
-	stop(f, SIGKILL);
+	expect(f, weir("run", "-c", f->h.conf), 1, "is running");
+	host_stop(&f->h, SIGKILL);
 	assert_true(is_attached(f));
-	start(f);
+	host_start(&f->h);
 	expect(f, weir("status"), 0, "with all state");
 }
 
 static void an_interface_that_comes_back_is_protected_again(void **state)
 {
 	struct fix *f = *state;
-	const int ns = f->lab.netns_fd[LAB_WEIR];
+	const int ns = f->h.lab.netns_fd[LAB_WEIR];
 
 	write_conf(f, LIMIT);
-	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "ip", "link", "add", "vb0", "type",
+	assert_int_equal(run_cmd(ns, f->h.out, sizeof(f->h.out), "ip", "link", "add", "vb0", "type",
 				 "veth", "peer", "name", "vb1"),
 			 0);
 	{
@@ -460,17 +384,17 @@ static void an_interface_that_comes_back_is_protected_again(void **state)
 			text, sizeof(text),
 			"interfaces: [weir0, vb0]\nstate_dir: %s/state\nadmin: {listen: %s}\n"
 			"memory: {packet_sources: 1 MB}\n" LIMIT,
-			f->dir, f->socket);
-		write_file(f->conf, text);
+			f->h.dir, f->h.socket);
+		write_file(f->h.conf, text);
 	}
 	expect(f, weir("reload"), 0, "interfaces: + vb0");
-	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "ip", "link", "del", "vb0"), 0);
-	assert_true(wait_for((weir("status"), strstr(f->out, "vb0 is NOT protected") != NULL),
+	assert_int_equal(run_cmd(ns, f->h.out, sizeof(f->h.out), "ip", "link", "del", "vb0"), 0);
+	assert_true(wait_for((weir("status"), strstr(f->h.out, "vb0 is NOT protected") != NULL),
 			     WAIT_MS));
-	assert_int_equal(run_cmd(ns, f->out, sizeof(f->out), "ip", "link", "add", "vb0", "type",
+	assert_int_equal(run_cmd(ns, f->h.out, sizeof(f->h.out), "ip", "link", "add", "vb0", "type",
 				 "veth", "peer", "name", "vb1"),
 			 0);
-	assert_true(wait_for((weir("status"), strstr(f->out, "NOT protected") == NULL), WAIT_MS));
+	assert_true(wait_for((weir("status"), strstr(f->h.out, "NOT protected") == NULL), WAIT_MS));
 }
 
 static void the_service_manager_is_told(void **state)
@@ -481,16 +405,16 @@ static void the_service_manager_is_told(void **state)
 	char text[512] = "";
 	ssize_t n;
 
-	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", f->dir);
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", f->h.dir);
 	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	(void)setenv("NOTIFY_SOCKET", a.sun_path, 1);
-	stop(f, SIGTERM);
-	start(f);
+	host_stop(&f->h, SIGTERM);
+	host_start(&f->h);
 	(void)unsetenv("NOTIFY_SOCKET");
 	assert_true(wait_for((n = recv(fd, text, sizeof(text) - 1, 0)) > 0, WAIT_MS));
 	text[n] = '\0';
 	assert_non_null(strstr(text, "READY=1"));
-	assert_int_equal(kill(f->agent, SIGHUP), 0);
+	assert_int_equal(kill(f->h.agent, SIGHUP), 0);
 	assert_true(wait_for((n = recv(fd, text, sizeof(text) - 1, 0)) > 0, WAIT_MS));
 	text[n] = '\0';
 	assert_non_null(strstr(text, "RELOADING=1\nMONOTONIC_USEC="));
@@ -505,24 +429,26 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 					   "status --json", "limit list", "doctor"};
 	char missing[128], line[1024];
 
-	(void)snprintf(missing, sizeof(missing), "%s/missing.yaml", f->dir);
+	(void)snprintf(missing, sizeof(missing), "%s/missing.yaml", f->h.dir);
 	expect(f, weir("nonsense"), 2, "no command nonsense");
 	expect(f, weir("block", "add", "192.0.2.9/24"), 2, "192.0.2.0/24 would be right");
 	expect(f, weir("block", "add"), 2, "needs an argument");
 	expect(f, weir("status", "--socket", "/nonexistent/socket"), 1, "no agent");
 	expect(f, weir("check", "-c", missing), 2, "missing.yaml");
-	expect(f, weir("check", "-c", f->conf), 0, "is right");
-	expect(f, weir("check", f->conf), 2, "weir check -c /tmp/");
-	(void)snprintf(line, sizeof(line), "printf '203.0.113.9\n' | %s block load -", weir);
-	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0, "1 added");
+	expect(f, weir("check", "-c", f->h.conf), 0, "is right");
+	expect(f, weir("check", f->h.conf), 2, "weir check -c /tmp/");
+	(void)snprintf(line, sizeof(line), "printf '203.0.113.9\n' | %s block load -",
+		       f->h.program);
+	expect(f, host_say(&f->h, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0,
+	       "1 added");
 	expect(f, weir("block", "list"), 0, "stdin");
-	(void)snprintf(line, sizeof(line), "printf 'caf\351\n' | %s block load -", weir);
-	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 2,
+	(void)snprintf(line, sizeof(line), "printf 'caf\351\n' | %s block load -", f->h.program);
+	expect(f, host_say(&f->h, (const char *const[]){"/bin/sh", "-c", line, NULL}), 2,
 	       "\"caf?\" is neither");
 	(void)snprintf(line, sizeof(line),
 		       "printf 'admin: {group: nosuch0}\n' >%s.group; %s check -c %s.group",
-		       f->conf, weir, f->conf);
-	expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0,
+		       f->h.conf, f->h.program, f->h.conf);
+	expect(f, host_say(&f->h, (const char *const[]){"/bin/sh", "-c", line, NULL}), 0,
 	       "no group nosuch0");
 	expect(f, weir("limit", "push"), 2, "the store is embedded");
 	expect(f, weir("request", "GET", "/"), 1, "no request layer");
@@ -530,25 +456,25 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	expect(f, weir("explain", "--api-key", "s3cret"), 2, "read from standard input");
 	expect(f, weir("explain", "--api-key", "-"), 2, "has no API key");
 	expect(f, weir("explain"), 2, "needs an address");
-	expect(f, weir("doctor", "-c", f->conf), 0, "ok");
+	expect(f, weir("doctor", "-c", f->h.conf), 0, "ok");
 	expect(f, weir("doctor", "-i", "nosuch0"), 1, "nosuch0");
 	expect(f,
-	       say(f, (const char *const[]){"ip", "link", "add", "q0", "numrxqueues", "2", "type",
-					    "veth", NULL}),
+	       host_say(&f->h, (const char *const[]){"ip", "link", "add", "q0", "numrxqueues", "2",
+						     "type", "veth", NULL}),
 	       0, "");
 	expect(f, weir("doctor", "-i", "q0"), 0, "q0"); /* it has no combined queues to set */
-	assert_null(strstr(f->out, "combined"));
+	assert_null(strstr(f->h.out, "combined"));
 	expect(f, weir("version"), 0, "weir ");
 	expect(f, weir("help", "--man"), 0, ".Dt WEIR 8");
 	expect(f, weir("allow", "add", "192.0.2.9", "--force"), 2, "has no option --force");
 	for (size_t i = 0; i < ARRAY_LEN(told); i++) {
-		(void)snprintf(line, sizeof(line), "exec %s %s >/dev/full", weir, told[i]);
-		expect(f, say(f, (const char *const[]){"/bin/sh", "-c", line, NULL}), 1,
+		(void)snprintf(line, sizeof(line), "exec %s %s >/dev/full", f->h.program, told[i]);
+		expect(f, host_say(&f->h, (const char *const[]){"/bin/sh", "-c", line, NULL}), 1,
 		       "the output could not be written");
 	}
-	stop(f, SIGTERM);
+	host_stop(&f->h, SIGTERM);
 	expect(f, weir("run", "-c", missing), 2, "missing.yaml");
-	expect(f, weir("run", "-c", f->conf, "-i", "nosuch0"), 2,
+	expect(f, weir("run", "-c", f->h.conf, "-i", "nosuch0"), 2,
 	       "nosuch0 does not exist (there is: ");
 }
 
@@ -579,6 +505,5 @@ int main(void)
 
 	if (run_lacks_root())
 		return 77;
-	run_program("weir", weir, sizeof(weir));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

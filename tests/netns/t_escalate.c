@@ -5,27 +5,12 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
+#include "host.h"
 #include "lib/gen.h"
-#include "lib/netns.h"
-#include "lib/run.h"
-#include "lib/wait.h"
 #include "lib/web.h"
 #include "user/base/cleanup.h"
 
@@ -34,71 +19,49 @@
 #define CLIENT6 "2001:db8:7::9"
 #define PARTNER "192.0.2.50" /* on the same network, never_block */
 
-static char weir[512]; /* the program */
-
 struct fix {
-	struct lab lab;
-	char dir[64], conf[96], socket[96], log[96], where[64];
-	pid_t agent;
+	struct host h;
+	char where[64];
 	int proxy[2]; /* listening, IPv4 and IPv6 */
 	uint16_t port[2];
-	char out[1 << 20];
 };
-
-static int say(struct fix *f, const char *const argv[])
-{
-	return run_cmdv(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), argv);
-}
-#define weir(...) say(f, (const char *const[]){weir, __VA_ARGS__, NULL})
+#define weir(...) host_weir(&f->h, __VA_ARGS__)
 
 static void expect(struct fix *f, int status, int want, const char *words)
 {
-	if (status != want || !strstr(f->out, words))
+	if (status != want || !strstr(f->h.out, words))
 		fail_msg("exit status %d, not %d with \"%s\": %.1500s", status, want, words,
-			 f->out);
+			 f->h.out);
 }
 
 static void write_conf(struct fix *f, const char *mode)
 {
-	FILE *c = fopen(f->conf, "we");
-
-	assert_non_null(c);
-	(void)fprintf(c,
-		      "interfaces: [weir0]\nstate_dir: %s/state\nadmin: {listen: %s}\n"
-		      "memory: {packet_sources: 1 MB}\n"
-		      "lists: {never_block: [" PARTNER "]}\n"
-		      "http:\n"
-		      "  listeners:\n"
-		      "    - {listen: 127.0.0.1:0, profile: caddy, trusted_proxies: [127.0.0.1, "
-		      "203.0.113.80]}\n"
-		      "packet_limits:\n"
-		      "  - {name: per-source, per: source, rate: 20000/s}\n"
-		      "request_limits:\n"
-		      "  - {name: login, match: {method: POST, path: /login}, key: [ip, endpoint], "
-		      "algorithm: sliding-window-log, limit: 5, window: 60s}\n"
-		      "escalate:\n"
-		      "  - {name: login-hammer, limits: [login], refused: 20, within: 60s, "
-		      "block_for: 10m, "
-		      "mode: %s}\n",
-		      f->dir, f->socket, mode);
-	assert_int_equal(fclose(c), 0);
-}
-
-static bool answers(struct fix *f)
-{
-	return weir("status") == 0;
+	host_configure(
+		&f->h,
+		"memory: {packet_sources: 1 MB}\n"
+		"lists: {never_block: [" PARTNER "]}\n"
+		"http:\n"
+		"  listeners:\n"
+		"    - {listen: 127.0.0.1:0, profile: caddy, trusted_proxies: [127.0.0.1, "
+		"203.0.113.80]}\n"
+		"packet_limits:\n"
+		"  - {name: per-source, per: source, rate: 20000/s}\n"
+		"request_limits:\n"
+		"  - {name: login, match: {method: POST, path: /login}, key: [ip, endpoint], "
+		"algorithm: sliding-window-log, limit: 5, window: 60s}\n"
+		"escalate:\n"
+		"  - {name: login-hammer, limits: [login], refused: 20, within: 60s, "
+		"block_for: 10m, "
+		"mode: %s}\n",
+		mode);
 }
 
 /* The listener's real port. */
 static void find_listener(struct fix *f)
 {
-	json_error_t e;
-	json_t *s;
+	json_t *s = host_status(&f->h);
 	const char *listen;
 
-	assert_int_equal(weir("status", "--json"), 0);
-	s = json_loads(f->out, 0, &e);
-	assert_non_null(s);
 	listen = json_string_value(json_object_get(
 		json_array_get(json_object_get(json_object_get(s, "request"), "listeners"), 0),
 		"listen"));
@@ -109,15 +72,7 @@ static void find_listener(struct fix *f)
 
 static void start(struct fix *f)
 {
-	int fd = open(f->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	const char *const argv[] = {weir, "run", "-c", f->conf, NULL};
-
-	assert_int_equal(run_start(f->lab.netns_fd[LAB_WEIR], fd, argv, &f->agent), 0);
-	(void)close(fd);
-	if (!wait_for(answers(f), WAIT_MS)) {
-		(void)run_cmd(0, f->out, sizeof(f->out), "cat", f->log);
-		fail_msg("the agent does not answer: %.1500s", f->out);
-	}
+	host_start(&f->h);
 	find_listener(f);
 }
 
@@ -126,7 +81,7 @@ static int open_proxy(struct fix *f, int family, uint16_t *ret_port)
 {
 	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
 	struct sockaddr_in a4 = {.sin_family = AF_INET};
-	int saved = lab_enter(&f->lab, LAB_WEIR), one = 1, fd, r;
+	int saved = lab_enter(&f->h.lab, LAB_WEIR), one = 1, fd, r;
 	struct sockaddr_storage got;
 	socklen_t n = sizeof(got);
 
@@ -146,33 +101,25 @@ static int open_proxy(struct fix *f, int family, uint16_t *ret_port)
 
 static void add_addresses(struct fix *f)
 {
-	const int gen = f->lab.netns_fd[LAB_GEN];
+	const int gen = f->h.lab.netns_fd[LAB_GEN];
 
-	assert_int_equal(run_cmd(gen, f->out, sizeof(f->out), "ip", "address", "add", CLIENT4 "/32",
-				 "dev", "gen0"),
+	assert_int_equal(run_cmd(gen, f->h.out, sizeof(f->h.out), "ip", "address", "add",
+				 CLIENT4 "/32", "dev", "gen0"),
 			 0);
-	assert_int_equal(run_cmd(gen, f->out, sizeof(f->out), "ip", "address", "add",
+	assert_int_equal(run_cmd(gen, f->h.out, sizeof(f->h.out), "ip", "address", "add",
 				 CLIENT6 "/128", "dev", "gen0", "nodad"),
 			 0);
-	assert_int_equal(run_cmd(gen, f->out, sizeof(f->out), "ip", "address", "add", PARTNER "/32",
-				 "dev", "gen0"),
+	assert_int_equal(run_cmd(gen, f->h.out, sizeof(f->h.out), "ip", "address", "add",
+				 PARTNER "/32", "dev", "gen0"),
 			 0);
 }
 
 static int set_up(void **state)
 {
 	struct fix *f = calloc(1, sizeof(*f));
-	char err[LAB_ERR_BYTES];
 
-	if (!f || lab_open(&f->lab, NULL, err))
+	if (!f || host_open(&f->h) < 0)
 		return -1;
-	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/weir-esc-XXXXXX");
-	if (!mkdtemp(f->dir))
-		return -1;
-	(void)snprintf(f->conf, sizeof(f->conf), "%s/weir.yaml", f->dir);
-	(void)snprintf(f->socket, sizeof(f->socket), "%s/admin.sock", f->dir);
-	(void)snprintf(f->log, sizeof(f->log), "%s/log", f->dir);
-	(void)setenv("WEIR_SOCKET", f->socket, 1);
 	add_addresses(f);
 	f->proxy[0] = open_proxy(f, AF_INET, &f->port[0]);
 	f->proxy[1] = open_proxy(f, AF_INET6, &f->port[1]);
@@ -186,13 +133,9 @@ static int tear_down(void **state)
 {
 	struct fix *f = *state;
 
-	if (f->agent > 0)
-		(void)run_stop(f->agent, WAIT_MS);
-	(void)weir("detach", "-c", f->conf);
-	(void)run_cmd(0, f->out, sizeof(f->out), "rm", "-r", f->dir);
 	(void)close(f->proxy[0]);
 	(void)close(f->proxy[1]);
-	lab_close(&f->lab);
+	host_close(&f->h);
 	free(f);
 	return 0;
 }
@@ -210,7 +153,7 @@ static struct client dial(struct fix *f, const char *address)
 	struct client c = {.address = address, .six = strchr(address, ':') != NULL};
 	struct sockaddr_in6 from6 = {.sin6_family = AF_INET6}, to6 = {.sin6_family = AF_INET6};
 	struct sockaddr_in from4 = {.sin_family = AF_INET}, to4 = {.sin_family = AF_INET};
-	int saved = lab_enter(&f->lab, LAB_GEN), r;
+	int saved = lab_enter(&f->h.lab, LAB_GEN), r;
 
 	c.fd = socket(c.six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	lab_leave(saved);
@@ -242,7 +185,7 @@ static bool is_connected(const struct client *c)
 /* What weir answers the proxy about one login of @address. */
 static int login(struct fix *f, const char *address)
 {
-	int saved = lab_enter(&f->lab, LAB_WEIR), r;
+	int saved = lab_enter(&f->h.lab, LAB_WEIR), r;
 	struct web_reply reply = {};
 	struct web w;
 
@@ -287,14 +230,10 @@ static void hammer(struct fix *f, const char *address, bool there)
 
 static uint64_t dropped(struct fix *f)
 {
-	json_error_t e;
+	json_t *s = host_status(&f->h), *o;
 	uint64_t n = 0;
-	json_t *s, *o;
 	size_t i;
 
-	assert_int_equal(weir("status", "--json"), 0);
-	s = json_loads(f->out, 0, &e);
-	assert_non_null(s);
 	json_array_foreach(json_object_get(s, "reasons"), i, o)
 		if (!strcmp(json_string_value(json_object_get(o, "reason")), "drop_block"))
 			n = (uint64_t)json_integer_value(json_object_get(o, "packets"));
@@ -304,12 +243,12 @@ static uint64_t dropped(struct fix *f)
 
 static bool lists(struct fix *f, const char *words)
 {
-	return weir("block", "list") == 0 && strstr(f->out, words) != NULL;
+	return weir("block", "list") == 0 && strstr(f->h.out, words) != NULL;
 }
 
 static bool tells(struct fix *f, const char *words)
 {
-	return weir("events") == 0 && strstr(f->out, words) != NULL;
+	return weir("events") == 0 && strstr(f->h.out, words) != NULL;
 }
 
 /* --- the tests ---- */
@@ -400,7 +339,7 @@ static void a_stranger_who_forges_the_address_blocks_nobody(void **state)
 	for (int i = 0; i < 30; i++) {
 		struct web_reply reply = {};
 
-		saved = lab_enter(&f->lab, LAB_WEIR);
+		saved = lab_enter(&f->h.lab, LAB_WEIR);
 		assert_int_equal(web_open_from(&w, f->where, "127.0.0.2"), 0);
 		lab_leave(saved);
 		(void)web_ask(&w, &reply,
@@ -411,13 +350,13 @@ static void a_stranger_who_forges_the_address_blocks_nobody(void **state)
 	}
 	assert_int_equal(login(f, CLIENT4), 200); /* nothing is counted against it */
 	expect(f, weir("events"), 0, "");
-	assert_null(strstr(f->out, "escalate"));
+	assert_null(strstr(f->h.out, "escalate"));
 	expect(f, weir("block", "list"), 0, "the list is empty");
 }
 
 static void flood(struct fix *f, uint64_t frames)
 {
-	struct gen_opts o = {.dev = "gen0", .netns_fd = f->lab.netns_fd[LAB_GEN], .src = CLIENT4};
+	struct gen_opts o = {.dev = "gen0", .netns_fd = f->h.lab.netns_fd[LAB_GEN], .src = CLIENT4};
 	struct gen_result result;
 	char err[GEN_ERR_BYTES];
 	struct gen *g;
@@ -431,7 +370,7 @@ static void flood(struct fix *f, uint64_t frames)
 static void who_floods_with_packets_meets_a_stricter_request_limit(void **state)
 {
 	struct fix *f = *state;
-	FILE *c = fopen(f->conf, "ae");
+	FILE *c = fopen(f->h.conf, "ae");
 
 	assert_non_null(c);
 	(void)fputs("suspicious: {packet_limits: [per-source], lasts: 10m, limit: {key: ip, "
@@ -442,8 +381,9 @@ static void who_floods_with_packets_meets_a_stricter_request_limit(void **state)
 	expect(f, weir("limit", "set", "per-source", "rate=6/m", "burst=100"), 0, "per-source");
 	assert_int_equal(login(f, CLIENT4), 200);
 	flood(f, 5000);
-	assert_true(wait_for((weir("explain", CLIENT4), strstr(f->out, "suspicious until")) != NULL,
-			     WAIT_MS));
+	assert_true(
+		wait_for((weir("explain", CLIENT4), strstr(f->h.out, "suspicious until")) != NULL,
+			 WAIT_MS));
 	assert_int_equal(login(f, CLIENT4), 200);
 	assert_int_equal(login(f, CLIENT4), 200);
 	assert_int_equal(login(f, CLIENT4), 429); /* five would be within login */
@@ -469,6 +409,5 @@ int main(void)
 
 	if (run_lacks_root())
 		return 77;
-	run_program("weir", weir, sizeof(weir));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

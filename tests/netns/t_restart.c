@@ -6,28 +6,11 @@
  * means that none went by while programs were exchanged; and the limit admits a burst and almost nothing after it, so
  * that any lost state would show as another burst.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "host.h"
 #include "lib/gen.h"
-#include "lib/netns.h"
-#include "lib/run.h"
-#include "lib/wait.h"
 #include "weir/maps.h"
 
 #define WAIT_MS	 30000
@@ -35,54 +18,18 @@
 #define BURST	 1000
 #define PER_MIN	 6
 
-static char weir[PATH_MAX + 16],
-	weir_next[PATH_MAX + 16]; /* the program, and one that was built differently */
-
 struct fix {
-	struct lab lab;
-	char dir[64], conf[96], socket[96], log[96];
-	pid_t agent;
+	struct host h;
 	struct gen *flood;
 	uint64_t began_ns;
-	char out[1 << 16];
 };
-
-static int say(struct fix *f, const char *const argv[])
-{
-	return run_cmdv(f->lab.netns_fd[LAB_WEIR], f->out, sizeof(f->out), argv);
-}
-
-static bool answers(struct fix *f)
-{
-	return say(f, (const char *const[]){weir, "status", NULL}) == 0;
-}
-
-static void start(struct fix *f, const char *program)
-{
-	int fd = open(f->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	const char *const argv[] = {program, "run", "-c", f->conf, NULL};
-
-	assert_int_equal(run_start(f->lab.netns_fd[LAB_WEIR], fd, argv, &f->agent), 0);
-	(void)close(fd);
-	if (!wait_for(answers(f), WAIT_MS)) {
-		(void)run_cmd(0, f->out, sizeof(f->out), "tail", "-n", "20", f->log);
-		fail_msg("the agent does not answer: %s", f->out);
-	}
-}
-
-static void stop(struct fix *f, int number)
-{
-	(void)kill(f->agent, number);
-	assert_int_equal(run_wait(f->agent, WAIT_MS), number == SIGTERM ? 0 : 128 + number);
-	f->agent = 0;
-}
 
 static __u32 attached_id(struct fix *f)
 {
-	int saved = lab_enter(&f->lab, LAB_WEIR);
+	int saved = lab_enter(&f->h.lab, LAB_WEIR);
 	__u32 id = 0;
 
-	(void)bpf_xdp_query_id(f->lab.ifindex[LAB_WEIR], 0, &id);
+	(void)bpf_xdp_query_id(f->h.lab.ifindex[LAB_WEIR], 0, &id);
 	lab_leave(saved);
 	return id;
 }
@@ -111,32 +58,20 @@ static int set_up(void **state)
 {
 	static const unsigned int cpu1 = 1;
 	struct fix *f = calloc(1, sizeof(*f));
-	char err[LAB_ERR_BYTES], text[1024];
-	FILE *file;
+	char err[GEN_ERR_BYTES];
 
-	if (!f || lab_open(&f->lab, NULL, err))
+	if (!f || host_open(&f->h) < 0)
 		return -1;
-	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/weir-restart-XXXXXX");
-	if (!mkdtemp(f->dir))
-		return -1;
-	(void)snprintf(f->conf, sizeof(f->conf), "%s/weir.yaml", f->dir);
-	(void)snprintf(f->socket, sizeof(f->socket), "%s/admin.sock", f->dir);
-	(void)snprintf(f->log, sizeof(f->log), "%s/log", f->dir);
-	(void)setenv("WEIR_SOCKET", f->socket, 1);
-	(void)snprintf(
-		text, sizeof(text),
-		"interfaces: [weir0]\nstate_dir: %s/state\nadmin: {listen: %s}\n"
+	host_configure(
+		&f->h,
 		"packet_limits:\n  - {name: per-source, per: source, rate: %d/m, burst: %d}\n",
-		f->dir, f->socket, PER_MIN, BURST);
-	file = fopen(f->conf, "we");
-	if (!file || fputs(text, file) < 0 || fclose(file))
-		return -1;
+		PER_MIN, BURST);
 	*state = f;
-	start(f, weir);
+	host_start(&f->h);
 	if (gen_open(
 		    &(struct gen_opts){
 			    .dev = LAB_GEN_DEV,
-			    .netns_fd = f->lab.netns_fd[LAB_GEN],
+			    .netns_fd = f->h.lab.netns_fd[LAB_GEN],
 			    .src = "198.51.100.9",
 			    .dst = "192.0.2.250", /* nobody: what passes goes no further */
 			    .cpus = &cpu1,
@@ -152,11 +87,7 @@ static int tear_down(void **state)
 	struct fix *f = *state;
 
 	gen_close(f->flood);
-	if (f->agent > 0)
-		(void)run_stop(f->agent, WAIT_MS);
-	(void)say(f, (const char *const[]){weir, "detach", "-c", f->conf, NULL});
-	(void)run_cmd(0, f->out, sizeof(f->out), "rm", "-r", f->dir);
-	lab_close(&f->lab);
+	host_close(&f->h);
 	free(f);
 	return 0;
 }
@@ -195,10 +126,10 @@ static void twenty_restarts_let_no_frame_by(void **state)
 
 	for (int i = 0; i < RESTARTS; i++) {
 		wait_for_traffic();
-		stop(f, SIGTERM);
+		host_stop(&f->h, SIGTERM);
 		assert_true(attached_id(f) != 0);
 		wait_for_traffic();
-		start(f, weir);
+		host_start(&f->h);
 		assert_true(attached_id(f) != 0);
 	}
 	every_frame_was_judged(f);
@@ -215,16 +146,18 @@ static void upgrade_to_a_changed_program_lets_no_frame_by(void **state)
 	assert_int_equal(bpf_obj_get_info_by_fd(fd, &info[0], &n), 0);
 	(void)close(fd);
 	wait_for_traffic();
-	stop(f, SIGTERM);
-	start(f, weir_next);
+	host_stop(&f->h, SIGTERM);
+	run_program("next/weir", f->h.program, sizeof(f->h.program));
+	host_start(&f->h);
 	wait_for_traffic();
 	fd = bpf_prog_get_fd_by_id(attached_id(f));
 	assert_int_equal(bpf_obj_get_info_by_fd(fd, &info[1], &n), 0);
 	(void)close(fd);
 	assert_memory_not_equal(info[0].tag, info[1].tag,
 				sizeof(info[0].tag)); /* it is another one */
-	stop(f, SIGTERM);
-	start(f, weir); /* and back */
+	host_stop(&f->h, SIGTERM);
+	run_program("weir", f->h.program, sizeof(f->h.program));
+	host_start(&f->h); /* and back */
 	wait_for_traffic();
 	every_frame_was_judged(f);
 }
@@ -234,15 +167,15 @@ static void a_killed_agent_leaves_everything_working(void **state)
 	struct fix *f = *state;
 
 	wait_for_traffic();
-	stop(f, SIGKILL);
+	host_stop(&f->h, SIGKILL);
 	assert_true(attached_id(f) != 0);
 	wait_for_traffic();
-	start(f, weir);
+	host_start(&f->h);
 	wait_for_traffic();
 	every_frame_was_judged(f);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
@@ -250,23 +183,12 @@ int main(int argc, char **argv)
 		T(upgrade_to_a_changed_program_lets_no_frame_by),
 		T(a_killed_agent_leaves_everything_working),
 	};
-	char here[PATH_MAX];
-	char *slash;
 
-	(void)argc;
 	if (run_lacks_root())
 		return 77;
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
 		(void)puts("skip: needs two CPUs");
 		return 77;
 	}
-	if (!realpath(argv[0], here))
-		return 1;
-	slash = strstr(here, "/tests/netns/");
-	if (!slash)
-		return 1;
-	*slash = '\0';
-	(void)snprintf(weir, sizeof(weir), "%s/weir", here);
-	(void)snprintf(weir_next, sizeof(weir_next), "%s/next/weir", here);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
