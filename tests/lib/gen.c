@@ -1,71 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/*
- * Traffic generator, user half: a thread per CPU asks the kernel for live frames
- * (BPF_PROG_TEST_RUN) in chunks, paced if a rate was asked for. See gen.h.
+/* The traffic generator, user half, made and closed: its options, the device and its peer, a program for each thread. See
+ * gen.h.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "gen.h"
 #include "gen_int.h"
-#include "gen_xdp.skel.h"
 #include "user/base/cleanup.h"
-#include "wait.h"
 
-#define CHUNK_NS      20000000ULL  /* aim of one system call: long, but it cannot be stopped */
-#define CHUNK_SLOW_NS 100000000ULL /* the same if a call has a price of its own (see gen_park()) */
-#define CHUNK_FIRST   4096	   /* frames */
-#define CHUNK_MIN     64	   /* frames */
-#define CHUNK_MAX     1000000	   /* frames */
-#define PACE_NS	      1000000ULL   /* paced: look this often whether frames are due */
-#define DEFAULT_BATCH 64	   /* frames; below the 256 of a veth's receive ring */
-
-struct worker {
-	struct gen *g;
-	struct gen_xdp *skel;
-	pthread_t thread;
-	bool started;
-	int cpu; /* -1: not pinned */
-	uint64_t rate_pps;
-	uint64_t frames;      /* limit, 0: none */
-	uint64_t sent_before; /* this start */
-	uint64_t loop_ns;     /* in the kernel's loop */
-	uint64_t begin_ns, end_ns;
-	int error;
-};
-
-struct gen {
-	struct worker *workers;
-	unsigned int n_workers;
-	struct gen_cfg cfg;
-	uint8_t big[GEN_KINDS][GEN_FRAME_MAX];
-	unsigned int batch;
-	int netns_fd; /* ours; -1: the caller's namespace */
-	int park_fd;  /* namespace where the programs are attached; -1: they are not */
-	int ifindex;
-	uint64_t time_ns;
-	uint64_t dropped_before;
-	bool running;
-	atomic_bool stop;
-	atomic_uint ready; /* threads that may begin */
-	atomic_uint done;  /* threads that have ended */
-};
-
-/* Frames due: @base by @origin_ns, then the rate. */
-struct pacer {
-	uint64_t origin_ns;
-	uint64_t base;
-};
+#define DEFAULT_BATCH 64 /* frames; below the 256 of a veth's receive ring */
 
 static const char *const proto_names[] = {
 	[GEN_UDP] = "udp",     [GEN_SYN] = "syn",   [GEN_ACK] = "ack",
@@ -93,159 +42,6 @@ int gen_proto_parse(const char *name, enum gen_proto *ret_proto, bool *ret_ipv6)
 	}
 	return -EINVAL;
 }
-
-static uint64_t worker_sent(const struct worker *w)
-{
-	return w->skel ? __atomic_load_n(&w->skel->bss->gen_frames, __ATOMIC_RELAXED) : 0;
-}
-
-/* --- one thread -------------------------------------------------------------------------------- */
-
-/* Have the kernel send @n frames. *ret_loop_ns is the time its loop took, without preparations. */
-static int send_frames(struct worker *w, uint32_t n, uint64_t *ret_loop_ns)
-{
-	uint8_t in[GEN_FRAME_MAX + 1] = {};
-	struct bpf_test_run_opts o = {
-		.sz = sizeof(o),
-		.data_in = in,
-		.data_size_in = (uint32_t)(w->g->cfg.size + w->g->cfg.trim),
-		.repeat = (int)n,
-		.flags = BPF_F_TEST_XDP_LIVE_FRAMES,
-		.batch_size = w->g->batch,
-	};
-	uint64_t before = worker_sent(w), sent;
-	int r;
-
-	r = bpf_prog_test_run_opts(bpf_program__fd(w->skel->progs.gen_frame), &o);
-	if (r < 0 && r != -EINTR) /* the program counts, so a short run is no problem */
-		return r;
-	sent = worker_sent(w) - before;
-	if (!sent && r == 0)
-		return -EIO;
-	/* the kernel rounds down to a nanosecond per frame: half of one is lost on average */
-	*ret_loop_ns = sent * o.duration + sent / 2;
-	w->loop_ns += *ret_loop_ns;
-	return 0;
-}
-
-/* Next number of frames, after @n took @took_ns, @loop_ns of it for the frames themselves. */
-static uint64_t next_chunk(uint64_t n, uint64_t took_ns, uint64_t loop_ns)
-{
-	uint64_t aim_ns = took_ns > loop_ns + CHUNK_NS / 4 ? CHUNK_SLOW_NS : CHUNK_NS;
-	uint64_t chunk = loop_ns ? aim_ns * n / loop_ns : CHUNK_MAX;
-
-	if (chunk < CHUNK_MIN)
-		return CHUNK_MIN;
-	return chunk < CHUNK_MAX ? chunk : CHUNK_MAX;
-}
-
-static bool is_over(const struct worker *w, uint64_t sent, uint64_t now_ns)
-{
-	if (atomic_load_explicit(&w->g->stop, memory_order_relaxed))
-		return true;
-	if (w->frames && sent >= w->frames)
-		return true;
-	return w->g->time_ns && now_ns - w->begin_ns >= w->g->time_ns;
-}
-
-static int flood(struct worker *w)
-{
-	uint64_t chunk = CHUNK_FIRST, sent = 0, now_ns = w->begin_ns, before_ns, left_ns;
-	uint64_t n = 1, loop_ns = 0;
-	int r;
-
-	while (!is_over(w, sent, now_ns)) {
-		left_ns = w->g->time_ns ? w->g->time_ns - (now_ns - w->begin_ns) : 0;
-		if (left_ns && loop_ns && chunk > left_ns * n / loop_ns + 1)
-			chunk = left_ns * n / loop_ns + 1;
-		n = chunk;
-		if (w->frames && n > w->frames - sent)
-			n = w->frames - sent;
-		r = send_frames(w, (uint32_t)n, &loop_ns);
-		if (r < 0)
-			return r;
-		before_ns = now_ns;
-		now_ns = wait_now_ns();
-		sent = worker_sent(w) - w->sent_before;
-		chunk = next_chunk(n, now_ns - before_ns, loop_ns);
-	}
-	return 0;
-}
-
-/* How many frames should have gone out by now. Time that the machine lost is made up for, up to a
- * second of it.
- */
-static uint64_t frames_due(struct pacer *p, uint64_t rate_pps, uint64_t sent, uint64_t now_ns)
-{
-	uint64_t due;
-
-	while (now_ns - p->origin_ns > 1000000000ULL) { /* keeps the product below in range */
-		p->origin_ns += 1000000000ULL;
-		p->base += rate_pps;
-	}
-	due = p->base + (now_ns - p->origin_ns) * rate_pps / 1000000000ULL + 1;
-	if (due > sent + rate_pps + 1) {
-		p->base -= due - sent - rate_pps - 1;
-		due = sent + rate_pps + 1;
-	}
-	return due;
-}
-
-static int pace(struct worker *w)
-{
-	struct pacer p = {.origin_ns = w->begin_ns};
-	uint64_t most = w->rate_pps / (1000000000ULL / CHUNK_SLOW_NS) + 1;
-	uint64_t sent = 0, now_ns = w->begin_ns, due, loop_ns;
-	int r;
-
-	while (!is_over(w, sent, now_ns)) {
-		due = frames_due(&p, w->rate_pps, sent, now_ns);
-		if (w->frames && due > w->frames)
-			due = w->frames;
-		if (due > sent) {
-			r = send_frames(w, (uint32_t)(due - sent < most ? due - sent : most),
-					&loop_ns);
-			if (r < 0)
-				return r;
-			sent = worker_sent(w) - w->sent_before;
-		}
-		if (!is_over(w, sent, wait_now_ns()))
-			wait_until_ns(now_ns + PACE_NS);
-		now_ns = wait_now_ns();
-	}
-	return 0;
-}
-
-static void *work(void *arg)
-{
-	struct worker *w = arg;
-	struct gen *g = w->g;
-	cpu_set_t set;
-	int saved, r = 0;
-
-	if (w->cpu >= 0) {
-		CPU_ZERO(&set);
-		CPU_SET((size_t)w->cpu, &set);
-		r = -pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-	}
-	if (r == 0)
-		r = gen_netns_enter(g->netns_fd,
-				    &saved); /* the thread ends here, never goes back */
-	atomic_fetch_add(&g->ready, 1);
-	while (atomic_load(&g->ready) < g->n_workers && !atomic_load(&g->stop))
-		wait_until_ns(0);
-	w->begin_ns = wait_now_ns();
-	if (r == 0)
-		r = w->rate_pps ? pace(w) : flood(w);
-	w->end_ns = wait_now_ns();
-	w->error = r;
-	if (r < 0)
-		atomic_store(&g->stop, true);
-	atomic_fetch_add(&g->done, 1);
-	return NULL;
-}
-
-/* --- opening ----------------------------------------------------------------------------------- */
 
 static int check_opts(const struct gen_opts *o, char *err, size_t err_bytes)
 {
@@ -296,7 +92,7 @@ static int look_up(const struct gen_opts *o, char *err, size_t err_bytes, struct
 	return 0;
 }
 
-static int load_worker(struct worker *w, unsigned int i, uint32_t seed)
+static int load_worker(struct gen_worker *w, unsigned int i, uint32_t seed)
 {
 	struct gen *g = w->g;
 	uint32_t key = 0;
@@ -322,7 +118,7 @@ static int load_all(struct gen *g, const struct gen_opts *o, char *err, size_t e
 	int fds[GEN_CPUS_MAX], r;
 
 	for (unsigned int i = 0; i < g->n_workers; i++) {
-		struct worker *w = &g->workers[i];
+		struct gen_worker *w = &g->workers[i];
 		uint64_t rate = o->rate_pps / g->n_workers;
 
 		w->g = g;
@@ -408,148 +204,4 @@ void gen_close(struct gen *g)
 		close(g->netns_fd);
 	free(g->workers);
 	free(g);
-}
-
-/* --- running ----------------------------------------------------------------------------------- */
-
-static uint64_t read_dropped(const struct gen *g)
-{
-	struct gen_dev dev = {};
-	int saved;
-
-	if (gen_netns_enter(g->netns_fd, &saved) < 0)
-		return 0;
-	(void)gen_dev_get(NULL, g->ifindex, -1, &dev); /* a device that is gone has lost nothing */
-	gen_netns_leave(saved);
-	return dev.tx_dropped;
-}
-
-static int start_thread(struct worker *w)
-{
-	sigset_t all, old;
-	int r;
-
-	(void)sigfillset(&all); /* cannot fail */
-	r = -pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (r < 0)
-		return r;
-	r = -pthread_create(&w->thread, NULL, work, w);
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* was valid before */
-	w->started = r == 0;
-	return r;
-}
-
-int gen_start(struct gen *g, uint64_t frames, uint64_t time_ns)
-{
-	uint64_t share = frames / g->n_workers;
-	int r = 0;
-
-	if (g->running)
-		return -EBUSY;
-	atomic_store(&g->stop, false);
-	atomic_store(&g->ready, 0);
-	atomic_store(&g->done, 0);
-	g->time_ns = time_ns;
-	g->dropped_before = read_dropped(g);
-	g->running = true;
-	for (unsigned int i = 0; i < g->n_workers; i++) {
-		struct worker *w = &g->workers[i];
-
-		w->frames = share + (i < frames % g->n_workers);
-		w->sent_before = worker_sent(w);
-		w->error = 0;
-		w->loop_ns = 0;
-		w->begin_ns = w->end_ns = 0;
-		if (frames && !w->frames) { /* fewer frames than threads */
-			atomic_fetch_add(&g->ready, 1);
-			atomic_fetch_add(&g->done, 1);
-			continue;
-		}
-		r = start_thread(w);
-		if (r < 0)
-			break;
-	}
-	if (r < 0) {
-		gen_stop(g);
-		(void)gen_join(g, NULL); /* the reason is in @r */
-	}
-	return r;
-}
-
-int gen_join(struct gen *g, struct gen_result *ret_result)
-{
-	struct gen_result res = {.threads = g->n_workers};
-	uint64_t first_ns = UINT64_MAX, last_ns = 0;
-	int r = 0;
-
-	if (!g->running)
-		return -EINVAL;
-	for (unsigned int i = 0; i < g->n_workers; i++) {
-		struct worker *w = &g->workers[i];
-
-		if (!w->started)
-			continue;
-		(void)pthread_join(w->thread, NULL); /* fails only for a thread that is not ours */
-		w->started = false;
-		res.thread_frames[i] = worker_sent(w) - w->sent_before;
-		res.frames += res.thread_frames[i];
-		res.busy_ns += w->loop_ns;
-		if (w->begin_ns < first_ns)
-			first_ns = w->begin_ns;
-		if (w->end_ns > last_ns)
-			last_ns = w->end_ns;
-		if (!r)
-			r = w->error;
-	}
-	g->running = false;
-	if (last_ns > first_ns)
-		res.elapsed_ns = last_ns - first_ns;
-	res.lost = read_dropped(g) - g->dropped_before;
-	if (ret_result)
-		*ret_result = res;
-	return r;
-}
-
-int gen_run(struct gen *g, uint64_t frames, uint64_t time_ns, struct gen_result *ret_result)
-{
-	int r;
-
-	if (!frames && !time_ns)
-		return -EINVAL;
-	r = gen_start(g, frames, time_ns);
-	return r < 0 ? r : gen_join(g, ret_result);
-}
-
-void gen_stop(struct gen *g)
-{
-	atomic_store(&g->stop, true);
-}
-
-bool gen_is_done(const struct gen *g)
-{
-	return atomic_load(&g->done) >= g->n_workers;
-}
-
-uint64_t gen_sent(const struct gen *g)
-{
-	uint64_t sum = 0;
-
-	for (unsigned int i = 0; i < g->n_workers; i++)
-		sum += worker_sent(&g->workers[i]);
-	return sum;
-}
-
-uint64_t gen_thread_sent(const struct gen *g, unsigned int thread)
-{
-	return worker_sent(&g->workers[thread]);
-}
-
-unsigned int gen_threads(const struct gen *g)
-{
-	return g->n_workers;
-}
-
-unsigned int gen_frame_bytes(const struct gen *g)
-{
-	return g->cfg.size;
 }

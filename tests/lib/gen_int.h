@@ -1,17 +1,59 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/*
- * Between the files of the traffic generator: gen.c (threads), gen_dev.c (which device is it),
- * gen_tmpl.c (frames).
+/* Between the files of the traffic generator: gen.c (made and closed), gen_run.c (started, stopped, counted),
+ * gen_work.c (what a thread does), gen_dev.c (which device is it), gen_tmpl.c (frames).
  */
 #ifndef WEIR_TEST_GEN_INT_H
 #define WEIR_TEST_GEN_INT_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "gen.h"
 #include "gen_cfg.h"
+#include "gen_xdp.skel.h"
+
+/* One thread, on one CPU. */
+struct gen_worker {
+	struct gen *g;
+	struct gen_xdp *skel;
+	pthread_t thread;
+	bool started;
+	int cpu; /* -1: not pinned */
+	uint64_t rate_pps;
+	uint64_t frames;      /* limit, 0: none */
+	uint64_t sent_before; /* this start */
+	uint64_t loop_ns;     /* in the kernel's loop */
+	uint64_t begin_ns, end_ns;
+	int error;
+};
+
+struct gen {
+	struct gen_worker *workers;
+	unsigned int n_workers;
+	struct gen_cfg cfg;
+	uint8_t big[GEN_KINDS][GEN_FRAME_MAX];
+	unsigned int batch;
+	int netns_fd; /* ours; -1: the caller's namespace */
+	int park_fd;  /* namespace where the programs are attached; -1: they are not */
+	int ifindex;
+	uint64_t time_ns;
+	uint64_t dropped_before;
+	bool running;
+	atomic_bool stop;
+	atomic_uint ready; /* threads that may begin */
+	atomic_uint done;  /* threads that have ended */
+};
+
+static inline uint64_t gen_worker_sent(const struct gen_worker *w)
+{
+	return w->skel ? __atomic_load_n(&w->skel->bss->gen_frames, __ATOMIC_RELAXED) : 0;
+}
+
+/* A thread's whole life; @arg is its worker. */
+void *gen_work(void *arg);
 
 /* A network device, as rtnetlink describes it. */
 struct gen_dev {
