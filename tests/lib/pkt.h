@@ -146,6 +146,9 @@ uint32_t pkt_off(const struct pkt *p, enum pkt_type kind);
 /* The packet by layers in hex, and as one line that scapy reads. */
 void pkt_print(FILE *f, const struct pkt *p);
 
+/* A test asks for a packet that cannot be: says so and aborts. */
+void pkt_die(const char *what) __attribute__((noreturn));
+
 /* Internet checksum over @n bytes, folded, in host order; @sum is what was added up before. */
 uint16_t pkt_csum(uint32_t sum, const void *data, size_t n);
 
