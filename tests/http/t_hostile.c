@@ -735,12 +735,28 @@ static void as_many_connections_as_configured_are_served(void **state)
 	agent_stop(&a);
 }
 
+/* How many values the metrics page has. */
+static size_t series(const struct agent *a)
+{
+	struct web w = must_open(a, "metrics");
+	struct web_reply r;
+	size_t n = 0;
+
+	assert_int_equal(web_ask(&w, &r, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
+	assert_int_equal(r.status, 200);
+	for (const char *at = r.body; (at = strchr(at, '\n')); at++)
+		n += at[1] && at[1] != '#';
+	web_close(&w);
+	return n;
+}
+
 static void a_flood_of_keys_stays_within_its_memory(void **state)
 {
 	enum { KEYS = 100000, AT_ONCE = 50 };
 	struct agent *a = *state;
 	struct web w = must_open(a, "caddy");
 	uint64_t before = agent_rss_bytes(a), after;
+	size_t values = series(a);
 	static char text[AT_ONCE * 256];
 	char ip[32];
 
@@ -767,6 +783,8 @@ static void a_flood_of_keys_stays_within_its_memory(void **state)
 		      (double)before / MB, (double)after / MB);
 	if (!sanitized())
 		assert_true(after < before + (uint64_t)(24 * MB));
+	assert_true(values > 50);
+	assert_int_equal(series(a), values); /* none by client */
 	web_close(&w);
 	must_be_well(a);
 }
