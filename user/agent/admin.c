@@ -55,20 +55,14 @@ static const char *advice(int error)
 		       : "";
 }
 
-static int make_parent(const char *path, struct weir_error *e)
+static int make_parent(const struct sockaddr_un *a, struct weir_error *e)
 {
-	_cleanup_free_ char *dir = strdup(path);
-	char *slash = dir ? strrchr(dir, '/') : NULL;
+	char dir[sizeof(a->sun_path)];
+	int r = weir_unix_make_parent(a, dir);
 
-	if (!dir)
-		return weir_error_set(e, -ENOMEM, "out of memory");
-	if (!slash || slash == dir)
-		return 0;
-	*slash = '\0';
-	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-		return weir_error_set(e, -errno, "admin socket: cannot make %s: %s%s", dir,
-				      strerror(errno), advice(errno));
-	return 0;
+	return r < 0 ? weir_error_set(e, r, "admin socket: cannot make %s: %s%s", dir, strerror(-r),
+				      advice(-r))
+		     : 0;
 }
 
 static int clear_stale(const struct sockaddr_un *a, struct weir_error *e)
@@ -125,7 +119,7 @@ int weir_admin_bind(const char *path, const char *group, int *ret_fd, char **ret
 		return weir_error_set(e, -ENAMETOOLONG, "admin socket: %s is longer than %zu bytes",
 				      path, sizeof(a.sun_path) - 1);
 	memcpy(a.sun_path, path, strlen(path) + 1);
-	r = make_parent(path, e);
+	r = make_parent(&a, e);
 	if (r == 0)
 		r = clear_stale(&a, e);
 	if (r < 0)

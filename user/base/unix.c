@@ -9,6 +9,18 @@
 #include "user/base/cleanup.h"
 #include "user/base/unix.h"
 
+int weir_unix_make_parent(const struct sockaddr_un *a, char ret[static sizeof(a->sun_path)])
+{
+	char *slash;
+
+	memcpy(ret, a->sun_path, sizeof(a->sun_path));
+	slash = strrchr(ret, '/');
+	if (!slash || slash == ret)
+		return 0;
+	*slash = '\0';
+	return mkdir(ret, 0755) < 0 && errno != EEXIST ? -errno : 0;
+}
+
 int weir_unix_clear_stale(const struct sockaddr_un *a, bool *ret_unlink)
 {
 	_cleanup_close_ int fd = -1;

@@ -7,6 +7,9 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+/* Makes the folder of @a's path, which goes to @ret (with mode 0755, one level; it may be there). -errno. */
+int weir_unix_make_parent(const struct sockaddr_un *a,
+			  char ret[static sizeof(((struct sockaddr_un *)0)->sun_path)]);
 /* Removes a socket that nobody answers on. 0: there is none (any more); -EEXIST: it is no socket; -EADDRINUSE: somebody
  * answers; another -errno, of unlink if *ret_unlink.
  */

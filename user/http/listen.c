@@ -133,20 +133,15 @@ static int unix_error(const struct weir_conf_listener *c, int r, struct weir_err
 	return weir_error_set(e, r, "http.listeners: %s: %s", c->listen, strerror(-r));
 }
 
-static int make_parent(const struct weir_conf_listener *c, struct weir_error *e)
+static int make_parent(const struct weir_conf_listener *c, const struct sockaddr_un *a,
+		       struct weir_error *e)
 {
-	_cleanup_free_ char *dir = strdup(c->unix_path);
-	char *slash = dir ? strrchr(dir, '/') : NULL;
+	char dir[sizeof(a->sun_path)];
+	int r = weir_unix_make_parent(a, dir);
 
-	if (!dir)
-		return weir_error_set(e, -ENOMEM, "out of memory");
-	if (!slash || slash == dir)
-		return 0;
-	*slash = '\0';
-	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-		return weir_error_set(e, -errno, "http.listeners: %s: cannot make %s: %s",
-				      c->listen, dir, strerror(errno));
-	return 0;
+	return r < 0 ? weir_error_set(e, r, "http.listeners: %s: cannot make %s: %s", c->listen,
+				      dir, strerror(-r))
+		     : 0;
 }
 
 static int clear_stale(const struct weir_conf_listener *c, const struct sockaddr_un *a,
@@ -209,7 +204,7 @@ static int open_unix(const struct weir_conf_listener *c, struct weir_http_listen
 	l->unix_path = strdup(c->unix_path);
 	if (!l->unix_path)
 		return weir_error_set(e, -ENOMEM, "out of memory");
-	r = make_parent(c, e);
+	r = make_parent(c, &a, e);
 	if (r == 0)
 		r = clear_stale(c, &a, e);
 	if (r < 0)
