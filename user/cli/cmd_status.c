@@ -310,18 +310,6 @@ static void print_losses(const json_t *s)
 	}
 }
 
-static void print_strings(const json_t *s, const char *key, const char *before)
-{
-	json_t *line;
-	size_t i;
-
-	json_array_foreach(json_object_get(s, key), i, line) {
-		(void)fputs(before, stdout);
-		weir_say_clean(stdout, json_string_value(line) ? json_string_value(line) : "?");
-		(void)fputc('\n', stdout);
-	}
-}
-
 static void print_origin(const json_t *s)
 {
 	static const struct {
@@ -358,7 +346,7 @@ int weir_cmd_status(const struct weir_args *a)
 	if (weir_args_has(a, "json"))
 		return weir_print_json(s);
 	print_first_line(s);
-	print_strings(s, "degraded", "DEGRADED: ");
+	weir_say_lines(stdout, s, "degraded", "DEGRADED: ");
 	print_mode(s);
 	print_interfaces(s);
 	weir_print_request_status(json_object_get(s, "request"));
@@ -371,6 +359,6 @@ int weir_cmd_status(const struct weir_args *a)
 	weir_print_fleet(json_object_get(s, "fleet"));
 	print_losses(s);
 	print_origin(s);
-	print_strings(s, "notes", "note        ");
+	weir_say_lines(stdout, s, "notes", "note        ");
 	return WEIR_EXIT_OK;
 }

@@ -31,6 +31,18 @@ void weir_say_clean(FILE *f, const char *text)
 	}
 }
 
+void weir_say_lines(FILE *f, const json_t *o, const char *key, const char *before)
+{
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(json_object_get(o, key), i, line) {
+		(void)fputs(before, f); /* main tells of a stream that fails */
+		weir_say_clean(f, json_string_value(line) ? json_string_value(line) : "?");
+		(void)fputc('\n', f);
+	}
+}
+
 const char *weir_say_health(const char *health)
 {
 	return health && !strcmp(health, "open") ? "AWAY" : health ? health : "?";

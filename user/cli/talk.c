@@ -267,24 +267,12 @@ int weir_ask(const struct weir_args *a, json_t *request, json_t **ret)
 	return weir_talk_ask(t, request, ret);
 }
 
-static void print_lines(const json_t *reply, const char *key, const char *before)
-{
-	json_t *line;
-	size_t i;
-
-	json_array_foreach(json_object_get(reply, key), i, line) {
-		(void)fputs(before, stderr);
-		weir_say_clean(stderr, json_string_value(line) ? json_string_value(line) : "?");
-		(void)fputc('\n', stderr);
-	}
-}
-
 void weir_print_notes(const json_t *reply)
 {
 	(void)fflush(
 		stdout); /* what the notes are about comes first; its failure shows at the end */
-	print_lines(reply, "problems", "weir: ");
-	print_lines(reply, "notes", "note: ");
+	weir_say_lines(stderr, reply, "problems", "weir: ");
+	weir_say_lines(stderr, reply, "notes", "note: ");
 }
 
 /* --- who sits at the other end of SSH ------------------------------------------------------------ */
