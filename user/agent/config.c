@@ -241,7 +241,7 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 				   "changed",
 				   restart);
 	if (r == 0) {
-		(void)weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
+		weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
 		weir_changes_of_lists(a, l.book, &c);
 		if (weir_agent_store_waits(a, l.conf))
 			weir_changes_add(&c, weir_agent_store_waits(a, l.conf));

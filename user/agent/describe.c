@@ -53,22 +53,15 @@ const struct weir_conf_limit *weir_conf_find_limit(const struct weir_conf *c, co
 	return NULL;
 }
 
-struct diff {
-	weir_describe_fn fn;
-	void *arg;
-	size_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct diff *d, const char *format, ...)
+void weir_describe_say(const struct weir_describe_to *to, const char *format, ...)
 {
-	char line[512];
+	char line[2 * WEIR_DESCRIBE_REQUEST_MAX + 128];
 	va_list ap;
 
 	va_start(ap, format);
-	(void)vsnprintf(line, sizeof(line), format, ap);
+	(void)vsnprintf(line, sizeof(line), format, ap); /* cut if long */
 	va_end(ap);
-	d->fn(d->arg, line);
-	d->n++;
+	to->fn(to->arg, line);
 }
 
 static bool same_ports(const struct weir_port_set *a, const struct weir_port_set *b)
@@ -98,27 +91,28 @@ static bool same_match(const struct weir_conf_match *a, const struct weir_conf_m
 	       same_nets(&a->destination, &b->destination);
 }
 
-static void diff_limit(struct diff *d, const struct weir_conf_limit *a,
+static void diff_limit(const struct weir_describe_to *d, const struct weir_conf_limit *a,
 		       const struct weir_conf_limit *b)
 {
 	char from[WEIR_DESCRIBE_MAX], to[WEIR_DESCRIBE_MAX];
 
 	if (strcmp(weir_describe_limit(a, from), weir_describe_limit(b, to)) != 0)
-		say(d, "limit %s: %s -> %s", a->name, from, to);
+		weir_describe_say(d, "limit %s: %s -> %s", a->name, from, to);
 	if (strcmp(weir_describe_per(a, from), weir_describe_per(b, to)) != 0)
-		say(d, "limit %s: per %s -> %s", a->name, from, to);
+		weir_describe_say(d, "limit %s: per %s -> %s", a->name, from, to);
 	if (a->mode != b->mode)
-		say(d, "limit %s: mode %s -> %s", a->name, weir_mode_name(a->mode),
-		    weir_mode_name(b->mode));
+		weir_describe_say(d, "limit %s: mode %s -> %s", a->name, weir_mode_name(a->mode),
+				  weir_mode_name(b->mode));
 	if (!same_match(&a->match, &b->match))
-		say(d, "limit %s: match changed", a->name);
+		weir_describe_say(d, "limit %s: match changed", a->name);
 	if (a->algorithm != b->algorithm || a->bytes != b->bytes || a->per != b->per ||
 	    a->ipv4_prefix != b->ipv4_prefix || a->ipv6_prefix != b->ipv6_prefix ||
 	    a->window_ns != b->window_ns)
-		say(d, "limit %s: begins with empty state", a->name);
+		weir_describe_say(d, "limit %s: begins with empty state", a->name);
 }
 
-static void diff_limits(struct diff *d, const struct weir_conf *from, const struct weir_conf *to)
+static void diff_limits(const struct weir_describe_to *d, const struct weir_conf *from,
+			const struct weir_conf *to)
 {
 	char text[WEIR_DESCRIBE_MAX];
 	bool reordered = false;
@@ -129,7 +123,7 @@ static void diff_limits(struct diff *d, const struct weir_conf *from, const stru
 					     *b = weir_conf_find_limit(to, a->name);
 
 		if (!b) {
-			say(d, "limit %s: removed", a->name);
+			weir_describe_say(d, "limit %s: removed", a->name);
 			continue;
 		}
 		diff_limit(d, a, b);
@@ -138,10 +132,10 @@ static void diff_limits(struct diff *d, const struct weir_conf *from, const stru
 	}
 	for (size_t i = 0; i < to->n_limits; i++)
 		if (!weir_conf_find_limit(from, to->limits[i].name))
-			say(d, "limit %s: added: %s", to->limits[i].name,
-			    weir_describe_limit(&to->limits[i], text));
+			weir_describe_say(d, "limit %s: added: %s", to->limits[i].name,
+					  weir_describe_limit(&to->limits[i], text));
 	if (reordered)
-		say(d, "limits: the order changed");
+		weir_describe_say(d, "limits: the order changed");
 }
 
 static bool has_text(char *const *list, size_t n, const char *text)
@@ -152,15 +146,15 @@ static bool has_text(char *const *list, size_t n, const char *text)
 	return false;
 }
 
-static void diff_texts(struct diff *d, const char *what, char *const *a, size_t n_a, char *const *b,
-		       size_t n_b)
+static void diff_texts(const struct weir_describe_to *d, const char *what, char *const *a,
+		       size_t n_a, char *const *b, size_t n_b)
 {
 	for (size_t i = 0; i < n_a; i++)
 		if (!has_text(b, n_b, a[i]))
-			say(d, "%s: - %s", what, a[i]);
+			weir_describe_say(d, "%s: - %s", what, a[i]);
 	for (size_t i = 0; i < n_b; i++)
 		if (!has_text(a, n_a, b[i]))
-			say(d, "%s: + %s", what, b[i]);
+			weir_describe_say(d, "%s: + %s", what, b[i]);
 }
 
 static bool has_prefix(const struct weir_prefix_list *l, const struct weir_prefix *p)
@@ -171,32 +165,36 @@ static bool has_prefix(const struct weir_prefix_list *l, const struct weir_prefi
 	return false;
 }
 
-static void diff_prefixes(struct diff *d, const char *what, const struct weir_prefix_list *a,
-			  const struct weir_prefix_list *b)
+static void diff_prefixes(const struct weir_describe_to *d, const char *what,
+			  const struct weir_prefix_list *a, const struct weir_prefix_list *b)
 {
 	char text[WEIR_PREFIX_STRLEN];
 
 	for (size_t i = 0; i < a->n; i++)
 		if (!has_prefix(b, &a->item[i]))
-			say(d, "%s: - %s", what, weir_prefix_format(&a->item[i], text));
+			weir_describe_say(d, "%s: - %s", what,
+					  weir_prefix_format(&a->item[i], text));
 	for (size_t i = 0; i < b->n; i++)
 		if (!has_prefix(a, &b->item[i]))
-			say(d, "%s: + %s", what, weir_prefix_format(&b->item[i], text));
+			weir_describe_say(d, "%s: + %s", what,
+					  weir_prefix_format(&b->item[i], text));
 }
 
-size_t weir_describe_diff(const struct weir_conf *from, const struct weir_conf *to,
-			  weir_describe_fn fn, void *arg)
+void weir_describe_diff(const struct weir_conf *from, const struct weir_conf *to,
+			weir_describe_fn fn, void *arg)
 {
-	struct diff d = {.fn = fn, .arg = arg};
+	const struct weir_describe_to d = {fn, arg};
 
 	if (from->mode != to->mode)
-		say(&d, "mode: %s -> %s", weir_mode_name(from->mode), weir_mode_name(to->mode));
+		weir_describe_say(&d, "mode: %s -> %s", weir_mode_name(from->mode),
+				  weir_mode_name(to->mode));
 	if (from->log_format != to->log_format)
-		say(&d, "log.format: %s -> %s", from->log_format == WEIR_LOG_JSON ? "json" : "text",
-		    to->log_format == WEIR_LOG_JSON ? "json" : "text");
+		weir_describe_say(&d, "log.format: %s -> %s",
+				  from->log_format == WEIR_LOG_JSON ? "json" : "text",
+				  to->log_format == WEIR_LOG_JSON ? "json" : "text");
 	if (from->events_per_second != to->events_per_second)
-		say(&d, "log.events_per_second: %u -> %u", from->events_per_second,
-		    to->events_per_second);
+		weir_describe_say(&d, "log.events_per_second: %u -> %u", from->events_per_second,
+				  to->events_per_second);
 	diff_texts(&d, "interfaces", from->interfaces, from->n_interfaces, to->interfaces,
 		   to->n_interfaces);
 	diff_limits(&d, from, to);
@@ -207,11 +205,10 @@ size_t weir_describe_diff(const struct weir_conf *from, const struct weir_conf *
 		   to->n_allow_files);
 	diff_texts(&d, "lists.block_files", from->block_files, from->n_block_files, to->block_files,
 		   to->n_block_files);
-	d.n += weir_describe_request_diff(from, to, fn, arg);
+	weir_describe_request_diff(from, to, &d);
 	if (weir_describe_needs_restart(from, to))
-		say(&d, "%s: changed, takes effect at a restart",
-		    weir_describe_needs_restart(from, to));
-	return d.n;
+		weir_describe_say(&d, "%s: changed, takes effect at a restart",
+				  weir_describe_needs_restart(from, to));
 }
 
 static bool same_text(const char *a, const char *b)

@@ -24,15 +24,22 @@ typedef void (*weir_describe_fn)(void *arg, const char *line);
 const char *weir_describe_request_limit(const struct weir_conf_request *r,
 					const struct weir_conf_request_limit *l,
 					char buf[static WEIR_DESCRIBE_REQUEST_MAX]);
-/* The request layer's part of it, from describe_request.c. */
-size_t weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
-				  weir_describe_fn fn, void *arg);
-/* Calls @fn for each difference of both layers; returns how many. Lists made of files are compared by weir_book_compare, not here. */
-size_t weir_describe_diff(const struct weir_conf *from, const struct weir_conf *to,
-			  weir_describe_fn fn, void *arg);
+/* Calls @fn for each difference of both layers. Lists made of files are compared by weir_book_compare, not here. */
+void weir_describe_diff(const struct weir_conf *from, const struct weir_conf *to,
+			weir_describe_fn fn, void *arg);
 
 /* The first setting that differs and takes effect only at a start (NULL if none). */
 const char *weir_describe_needs_restart(const struct weir_conf *from, const struct weir_conf *to);
+
+/* Between describe.c and describe_request.c, which has the request layer's differences. */
+struct weir_describe_to {
+	weir_describe_fn fn;
+	void *arg;
+};
+__attribute__((format(printf, 2, 3))) void weir_describe_say(const struct weir_describe_to *to,
+							     const char *format, ...);
+void weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
+				const struct weir_describe_to *d);
 
 const struct weir_conf_limit *weir_conf_find_limit(const struct weir_conf *c, const char *name);
 

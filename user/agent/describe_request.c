@@ -8,24 +8,6 @@
 #include "user/base/str.h"
 #include "user/config/request.h"
 
-struct diff {
-	weir_describe_fn fn;
-	void *arg;
-	size_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct diff *d, const char *format, ...)
-{
-	char line[2 * WEIR_DESCRIBE_REQUEST_MAX + 128];
-	va_list ap;
-
-	va_start(ap, format);
-	(void)vsnprintf(line, sizeof(line), format, ap);
-	va_end(ap);
-	d->fn(d->arg, line);
-	d->n++;
-}
-
 static bool same_text(const char *a, const char *b)
 {
 	return a == b || (a && b && !strcmp(a, b));
@@ -75,7 +57,7 @@ static bool same_listener(const struct weir_conf_listener *a, const struct weir_
 	       same_prefixes(&a->trusted, &b->trusted);
 }
 
-static void diff_listeners(struct diff *d, const struct weir_conf_request *from,
+static void diff_listeners(const struct weir_describe_to *d, const struct weir_conf_request *from,
 			   const struct weir_conf_request *to)
 {
 	for (size_t i = 0; i < from->n_listener; i++) {
@@ -83,17 +65,19 @@ static void diff_listeners(struct diff *d, const struct weir_conf_request *from,
 						*b = find_listener(to, from, i);
 
 		if (!b)
-			say(d, "http.listeners: - %s %s", a->listen, weir_profile_name(a->profile));
+			weir_describe_say(d, "http.listeners: - %s %s", a->listen,
+					  weir_profile_name(a->profile));
 		else if (a->profile != b->profile)
-			say(d, "http.listeners: %s: profile %s -> %s", a->listen,
-			    weir_profile_name(a->profile), weir_profile_name(b->profile));
+			weir_describe_say(d, "http.listeners: %s: profile %s -> %s", a->listen,
+					  weir_profile_name(a->profile),
+					  weir_profile_name(b->profile));
 		else if (!same_listener(a, b))
-			say(d, "http.listeners: %s: changed", a->listen);
+			weir_describe_say(d, "http.listeners: %s: changed", a->listen);
 	}
 	for (size_t i = 0; i < to->n_listener; i++)
 		if (!find_listener(from, to, i))
-			say(d, "http.listeners: + %s %s", to->listener[i].listen,
-			    weir_profile_name(to->listener[i].profile));
+			weir_describe_say(d, "http.listeners: + %s %s", to->listener[i].listen,
+					  weir_profile_name(to->listener[i].profile));
 }
 
 /* --- limits ---- */
@@ -161,7 +145,7 @@ static bool same_identity(const struct weir_conf_request_limit *a,
 	       same_text(a->timezone, b->timezone) && a->scope == b->scope;
 }
 
-static void diff_limit(struct diff *d, const struct weir_conf_request *from,
+static void diff_limit(const struct weir_describe_to *d, const struct weir_conf_request *from,
 		       const struct weir_conf_request_limit *a, const struct weir_conf_request *to,
 		       const struct weir_conf_request_limit *b)
 {
@@ -170,32 +154,33 @@ static void diff_limit(struct diff *d, const struct weir_conf_request *from,
 	(void)weir_describe_request_limit(from, a, before);
 	(void)weir_describe_request_limit(to, b, after);
 	if (a->mode != b->mode)
-		say(d, "request limit %s: mode %s -> %s", a->name, weir_mode_name(a->mode),
-		    weir_mode_name(b->mode));
+		weir_describe_say(d, "request limit %s: mode %s -> %s", a->name,
+				  weir_mode_name(a->mode), weir_mode_name(b->mode));
 	if (!same_match(&a->match, &b->match))
-		say(d, "request limit %s: match changed", a->name);
+		weir_describe_say(d, "request limit %s: match changed", a->name);
 	if (!same_numbers(a, b) || !same_identity(a, b)) {
 		if (strcmp(before, after) != 0)
-			say(d, "request limit %s: %s -> %s", a->name, before, after);
+			weir_describe_say(d, "request limit %s: %s -> %s", a->name, before, after);
 		else if (a->scope != b->scope)
-			say(d, "request limit %s: scope %s -> %s", a->name,
-			    weir_words_scope[a->scope], weir_words_scope[b->scope]);
+			weir_describe_say(d, "request limit %s: scope %s -> %s", a->name,
+					  weir_words_scope[a->scope], weir_words_scope[b->scope]);
 		else
-			say(d, "request limit %s: numbers of some plan changed", a->name);
+			weir_describe_say(d, "request limit %s: numbers of some plan changed",
+					  a->name);
 	}
 	if (a->on_store_failure != b->on_store_failure)
-		say(d, "request limit %s: on_store_failure %s -> %s", a->name,
-		    weir_on_store_failure_name(a->on_store_failure),
-		    weir_on_store_failure_name(b->on_store_failure));
+		weir_describe_say(d, "request limit %s: on_store_failure %s -> %s", a->name,
+				  weir_on_store_failure_name(a->on_store_failure),
+				  weir_on_store_failure_name(b->on_store_failure));
 	if (memcmp(a->lease, b->lease, sizeof(a->lease)) != 0)
-		say(d, "request limit %s: lease changed", a->name);
+		weir_describe_say(d, "request limit %s: lease changed", a->name);
 	if (a->key.missing != b->key.missing)
-		say(d, "request limit %s: missing changed", a->name);
+		weir_describe_say(d, "request limit %s: missing changed", a->name);
 	if (!same_identity(a, b))
-		say(d, "request limit %s: begins with empty state", a->name);
+		weir_describe_say(d, "request limit %s: begins with empty state", a->name);
 }
 
-static void diff_limits(struct diff *d, const struct weir_conf_request *from,
+static void diff_limits(const struct weir_describe_to *d, const struct weir_conf_request *from,
 			const struct weir_conf_request *to)
 {
 	char words[WEIR_DESCRIBE_REQUEST_MAX];
@@ -206,13 +191,13 @@ static void diff_limits(struct diff *d, const struct weir_conf_request *from,
 		if (b)
 			diff_limit(d, from, &from->limit[i], to, b);
 		else
-			say(d, "request limit %s: removed", from->limit[i].name);
+			weir_describe_say(d, "request limit %s: removed", from->limit[i].name);
 	}
 	for (size_t i = 0; i < to->n_limit; i++) {
 		if (find_limit(from, to->limit[i].name))
 			continue;
-		say(d, "request limit %s: added: %s", to->limit[i].name,
-		    weir_describe_request_limit(to, &to->limit[i], words));
+		weir_describe_say(d, "request limit %s: added: %s", to->limit[i].name,
+				  weir_describe_request_limit(to, &to->limit[i], words));
 	}
 }
 
@@ -236,19 +221,19 @@ static bool same_refused(const struct weir_conf_refused *a, const struct weir_co
 	       same_names(NAMES(a->limits), a->n_limits, NAMES(b->limits), b->n_limits);
 }
 
-static void diff_suspicious(struct diff *d, const struct weir_conf_request *from,
+static void diff_suspicious(const struct weir_describe_to *d, const struct weir_conf_request *from,
 			    const struct weir_conf_request *to)
 {
 	const struct weir_conf_suspicious *a = &from->suspicious, *b = &to->suspicious;
 
 	if (a->given != b->given)
-		say(d, "suspicious: %s", b->given ? "added" : "removed");
+		weir_describe_say(d, "suspicious: %s", b->given ? "added" : "removed");
 	if (!a->given || !b->given)
 		return;
 	if (!same_refused(&a->refused, &b->refused) || a->lasts_ns != b->lasts_ns ||
 	    !same_names(NAMES(a->packet_limits), a->n_packet_limits, NAMES(b->packet_limits),
 			b->n_packet_limits))
-		say(d, "suspicious: changed");
+		weir_describe_say(d, "suspicious: changed");
 	diff_limit(d, from, &a->limit, to, &b->limit);
 }
 
@@ -261,7 +246,7 @@ static const struct weir_conf_escalate *find_rule(const struct weir_conf_request
 	return NULL;
 }
 
-static void diff_escalate(struct diff *d, const struct weir_conf_request *from,
+static void diff_escalate(const struct weir_describe_to *d, const struct weir_conf_request *from,
 			  const struct weir_conf_request *to)
 {
 	for (size_t i = 0; i < from->n_escalate; i++) {
@@ -269,20 +254,20 @@ static void diff_escalate(struct diff *d, const struct weir_conf_request *from,
 						*b = find_rule(to, a->name);
 
 		if (!b)
-			say(d, "escalate %s: removed", a->name);
+			weir_describe_say(d, "escalate %s: removed", a->name);
 		else if (a->mode != b->mode)
-			say(d, "escalate %s: mode %s -> %s", a->name, weir_mode_name(a->mode),
-			    weir_mode_name(b->mode));
+			weir_describe_say(d, "escalate %s: mode %s -> %s", a->name,
+					  weir_mode_name(a->mode), weir_mode_name(b->mode));
 		else if (!same_refused(&a->refused, &b->refused) ||
 			 a->block_for_ns != b->block_for_ns ||
 			 a->at_most.count != b->at_most.count ||
 			 a->at_most.per_ns != b->at_most.per_ns ||
 			 a->unless_identities != b->unless_identities)
-			say(d, "escalate %s: changed", a->name);
+			weir_describe_say(d, "escalate %s: changed", a->name);
 	}
 	for (size_t i = 0; i < to->n_escalate; i++)
 		if (!find_rule(from, to->escalate[i].name))
-			say(d, "escalate %s: added", to->escalate[i].name);
+			weir_describe_say(d, "escalate %s: added", to->escalate[i].name);
 }
 
 static bool same_exempt(const struct weir_conf_request *a, const struct weir_conf_request *b)
@@ -311,41 +296,45 @@ static bool same_api_key(const struct weir_conf_request *a, const struct weir_co
 	return true;
 }
 
-static void diff_http(struct diff *d, const struct weir_conf_request *a,
+static void diff_http(const struct weir_describe_to *d, const struct weir_conf_request *a,
 		      const struct weir_conf_request *b)
 {
 	char from[WEIR_STR_MAX], to[WEIR_STR_MAX];
 
 	if (a->threads != b->threads)
-		say(d, "http.threads: %u -> %u (0: one a CPU), takes effect at a restart",
-		    a->threads, b->threads);
+		weir_describe_say(
+			d, "http.threads: %u -> %u (0: one a CPU), takes effect at a restart",
+			a->threads, b->threads);
 	if (a->budget_ns != b->budget_ns)
-		say(d, "http.budget: %s -> %s", weir_str_format_duration(a->budget_ns, from),
-		    weir_str_format_duration(b->budget_ns, to));
+		weir_describe_say(d, "http.budget: %s -> %s",
+				  weir_str_format_duration(a->budget_ns, from),
+				  weir_str_format_duration(b->budget_ns, to));
 	if (a->headers_bytes != b->headers_bytes)
-		say(d, "http.headers: %s -> %s%s", weir_str_format_size(a->headers_bytes, from),
-		    weir_str_format_size(b->headers_bytes, to),
-		    b->headers_bytes > a->headers_bytes
-			    ? ", listeners that are open take more at a restart"
-			    : ""); /* the memory of a connection is set when its listener opens */
+		weir_describe_say(
+			d, "http.headers: %s -> %s%s", weir_str_format_size(a->headers_bytes, from),
+			weir_str_format_size(b->headers_bytes, to),
+			b->headers_bytes > a->headers_bytes
+				? ", listeners that are open take more at a restart"
+				: ""); /* the memory of a connection is set when its listener opens */
 	if (a->connections != b->connections)
-		say(d, "http.connections: %llu -> %llu", (unsigned long long)a->connections,
-		    (unsigned long long)b->connections);
+		weir_describe_say(d, "http.connections: %llu -> %llu",
+				  (unsigned long long)a->connections,
+				  (unsigned long long)b->connections);
 	if (a->request_deadline_ns != b->request_deadline_ns)
-		say(d, "http.request_deadline: %s -> %s",
-		    weir_str_format_duration(a->request_deadline_ns, from),
-		    weir_str_format_duration(b->request_deadline_ns, to));
+		weir_describe_say(d, "http.request_deadline: %s -> %s",
+				  weir_str_format_duration(a->request_deadline_ns, from),
+				  weir_str_format_duration(b->request_deadline_ns, to));
 	if (a->nat64 != b->nat64)
-		say(d, "http.nat64: %s -> %s", a->nat64 ? "true" : "false",
-		    b->nat64 ? "true" : "false");
+		weir_describe_say(d, "http.nat64: %s -> %s", a->nat64 ? "true" : "false",
+				  b->nat64 ? "true" : "false");
 	if (!same_text(a->header_user, b->header_user) ||
 	    !same_text(a->header_plan, b->header_plan) ||
 	    !same_text(a->header_cost, b->header_cost))
-		say(d, "http.proxy_headers: changed");
+		weir_describe_say(d, "http.proxy_headers: changed");
 	if (!same_api_key(a, b))
-		say(d, "http.api_key: changed");
+		weir_describe_say(d, "http.api_key: changed");
 	if (memcmp(&a->path, &b->path, sizeof(a->path)) != 0)
-		say(d, "http.path: changed");
+		weir_describe_say(d, "http.path: changed");
 }
 
 static bool same_plans(const struct weir_conf_request *a, const struct weir_conf_request *b)
@@ -354,26 +343,25 @@ static bool same_plans(const struct weir_conf_request *a, const struct weir_conf
 	       same_text(a->plans_file, b->plans_file);
 }
 
-size_t weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
-				  weir_describe_fn fn, void *arg)
+void weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
+				const struct weir_describe_to *d)
 {
 	const struct weir_conf_request *a = &from->request, *b = &to->request;
-	struct diff d = {.fn = fn, .arg = arg};
 
-	diff_http(&d, a, b);
-	diff_listeners(&d, a, b);
+	diff_http(d, a, b);
+	diff_listeners(d, a, b);
 	if (!same_plans(a, b))
-		say(&d, "plans: changed");
+		weir_describe_say(d, "plans: changed");
 	if (!same_exempt(a, b))
-		say(&d, "exempt: changed");
-	diff_limits(&d, a, b);
-	diff_suspicious(&d, a, b);
-	diff_escalate(&d, a, b);
+		weir_describe_say(d, "exempt: changed");
+	diff_limits(d, a, b);
+	diff_suspicious(d, a, b);
+	diff_escalate(d, a, b);
 	if (a->keys != b->keys)
-		say(&d, "memory.request_keys: %llu -> %llu, takes effect at a restart",
-		    (unsigned long long)a->keys, (unsigned long long)b->keys);
+		weir_describe_say(d, "memory.request_keys: %llu -> %llu, takes effect at a restart",
+				  (unsigned long long)a->keys, (unsigned long long)b->keys);
 	if (a->bytes != b->bytes)
-		say(&d, "memory.request_bytes: %llu -> %llu, takes effect at a restart",
-		    (unsigned long long)a->bytes, (unsigned long long)b->bytes);
-	return d.n;
+		weir_describe_say(d,
+				  "memory.request_bytes: %llu -> %llu, takes effect at a restart",
+				  (unsigned long long)a->bytes, (unsigned long long)b->bytes);
 }

@@ -109,7 +109,7 @@ static int put_overrides(struct weir_agent *a, const struct weir_override *list,
 	a->n_override = n;
 	r = weir_agent_load(a, &a->source, true, false, &l, e);
 	if (r == 0) {
-		(void)weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
+		weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
 		r = weir_agent_put_in_force(a, &l, false, e);
 	}
 	if (r == 0) {
@@ -285,7 +285,7 @@ json_t *weir_agent_diff(struct weir_agent *a, struct weir_error *e)
 	if (r == 0)
 		r = weir_agent_load(a, &source, false, true, &l, e);
 	if (r == 0) {
-		(void)weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
+		weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
 		weir_changes_of_lists(a, l.book, &c);
 	}
 	weir_json_set(reply, "reload_would_change", lines);

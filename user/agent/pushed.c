@@ -117,7 +117,7 @@ static int put_in_force(struct weir_agent *a, struct weir_pushed *p, json_t *ret
 	if (ret && l.problems)
 		weir_json_set(ret, "problems", json_incref(l.problems));
 	if (r == 0) {
-		(void)weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
+		weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
 		r = weir_agent_put_in_force(a, &l, false, e);
 	}
 	weir_loaded_done(&l);
@@ -335,7 +335,7 @@ void weir_agent_diff_pushed(struct weir_agent *a, json_t *reply)
 	a->trial = NULL;
 	a->pulled = pulled;
 	if (r == 0)
-		(void)weir_describe_diff(a->conf, loaded.conf, weir_changes_add, &c);
+		weir_describe_diff(a->conf, loaded.conf, weir_changes_add, &c);
 	else
 		weir_json_set_text(o, "wrong", e.text);
 	if (r == 0)
