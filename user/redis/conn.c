@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* One connection: its name is looked up, an address is tried, the server is greeted (AUTH, SELECT, CLIENT SETNAME, INFO,
- * ROLE, SCRIPT LOAD in one go). Lost, it is tried again after a jittered pause that grows to the probe's interval; every
- * try looks the name up anew. Called by batch.c for nodes and by topology.c for questions.
+ * ROLE, SCRIPT LOAD in one go). Lost, all of its addresses are tried, then again after a jittered pause that grows to the
+ * probe's interval, what the try itself took included: so often the server is looked for, whatever it does. Every try
+ * looks the name up anew; where nobody can say it in time, the addresses are those of before. Called by batch.c for
+ * nodes and by topology.c for questions.
  */
 #include <arpa/inet.h>
 #include <event2/event.h>
@@ -38,7 +40,6 @@ static void take_apart(struct weir_redis_conn *c)
 	c->state = WEIR_REDIS_CONN_CLOSED;
 	c->ac = NULL;
 	(void)event_del(c->timer);
-	weir_redis_lookup_cancel(TAKE_PTR(c->lookup));
 	if (ac) {
 		ac->data = NULL;
 		redisAsyncFree(ac);
@@ -51,23 +52,35 @@ void weir_redis_conn_close(struct weir_redis_conn *c)
 	c->tries = 0;
 }
 
+static __u64 jitter_ns(__u64 up_to_ns)
+{
+	return randombytes_uniform((__u32)(up_to_ns / 1000) + 1) * 1000ull;
+}
+
+/* From the beginning of the last try to that of the next. */
 static __u64 pause_ns(const struct weir_redis_conn *c)
 {
+	unsigned n = c->addresses.n ? (unsigned)c->addresses.n : 1;
 	__u64 most = c->s->o.probe_ns, ns = WEIR_REDIS_BACKOFF_NS;
 
-	for (unsigned i = 1; i < c->tries && ns < most; i++)
+	if (c->tries % n)
+		return 0; /* it has another address */
+	for (unsigned i = n; i < c->tries && ns < most; i += n)
 		ns *= 2;
 	if (ns > most)
 		ns = most;
-	return ns / 2 + randombytes_uniform((__u32)(ns / 2 / 1000) + 1) * 1000ull;
+	return ns / 2 + jitter_ns(ns / 2);
 }
 
 /* After the context is gone. */
 static void lost(struct weir_redis_conn *c)
 {
+	__u64 took_ns = c->began_ns ? weir_redis_now_ns() - c->began_ns : 0, ns;
+
 	c->tries++;
+	ns = pause_ns(c);
 	if (!c->once)
-		arm(c, pause_ns(c));
+		arm(c, ns > took_ns ? ns - took_ns : jitter_ns(WEIR_REDIS_BACKOFF_NS / 4));
 	if (c->down)
 		c->down(c->arg, c->cause);
 }
@@ -227,6 +240,7 @@ static void ready(struct weir_redis_conn *c)
 	(void)event_del(c->timer);
 	c->state = WEIR_REDIS_CONN_READY;
 	c->tries = 0;
+	c->began_ns = 0;
 	c->cause[0] = '\0';
 	if (c->up)
 		c->up(c->arg);
@@ -336,6 +350,21 @@ static int greet(struct weir_redis_conn *c)
 
 /* --- connecting -------------------------------------------------------------------------------------------------- */
 
+/* How long the state may last. The kernel repeats what was swallowed after one second, then after two: by then a network
+ * that is there again would long have been found by another try.
+ */
+static __u64 patience_ns(const struct weir_redis_conn *c)
+{
+	__u64 most = WEIR_REDIS_CONNECT_NS, ns = most;
+
+	if (c->state == WEIR_REDIS_CONN_CONNECTING ||
+	    (c->state == WEIR_REDIS_CONN_RESOLVING && c->addresses.n))
+		ns = c->s->o.probe_ns;
+	if (ns < WEIR_REDIS_SYN_NS)
+		ns = WEIR_REDIS_SYN_NS;
+	return ns < most ? ns : most;
+}
+
 static void connected(const struct redisAsyncContext *ac, int status)
 {
 	struct weir_redis_conn *c = ac->data;
@@ -348,6 +377,7 @@ static void connected(const struct redisAsyncContext *ac, int status)
 		return;
 	}
 	c->state = WEIR_REDIS_CONN_GREETING;
+	arm(c, patience_ns(c));
 	if (greet(c) < 0)
 		c->replies_due = 0; /* no memory: the timer gives up */
 }
@@ -377,6 +407,7 @@ static void dial(struct weir_redis_conn *c)
 	else
 		t.path = c->s->url.unix_path;
 	c->state = WEIR_REDIS_CONN_CONNECTING;
+	arm(c, patience_ns(c));
 	r = weir_hi_connect(c->s->base, &t, c->s->tls, c, connected, disconnected, cause, &c->ac);
 	if (r < 0)
 		weir_redis_conn_fail(c, "%s", cause);
@@ -387,18 +418,16 @@ static void resolved(void *arg, int r, const struct weir_redis_addresses *a, con
 	struct weir_redis_conn *c = arg;
 
 	c->lookup = NULL;
-	if (r < 0) {
+	if (r >= 0)
+		c->addresses = *a;
+	else if (r != -EAGAIN)
+		c->addresses.n = 0; /* it has gone */
+	if (c->state != WEIR_REDIS_CONN_RESOLVING)
+		return; /* for the next try */
+	if (c->addresses.n)
+		dial(c);
+	else
 		weir_redis_conn_fail(c, "its name is not known: %s", cause);
-		return;
-	}
-	c->addresses = *a;
-	dial(c);
-}
-
-/* Who is asked for the way is one of several: the next is better than to wait. */
-static __u64 connect_ns(const struct weir_redis_conn *c)
-{
-	return c->plain ? WEIR_REDIS_CONNECT_NS / 2 : WEIR_REDIS_CONNECT_NS;
 }
 
 static void try_now(struct weir_redis_conn *c)
@@ -406,8 +435,9 @@ static void try_now(struct weir_redis_conn *c)
 	unsigned char number[sizeof(struct in6_addr)];
 	int r;
 
-	arm(c, connect_ns(c));
+	c->began_ns = weir_redis_now_ns();
 	c->state = WEIR_REDIS_CONN_RESOLVING;
+	arm(c, patience_ns(c));
 	if (!c->host[0]) {
 		dial(c);
 		return;
@@ -418,7 +448,7 @@ static void try_now(struct weir_redis_conn *c)
 		dial(c);
 		return;
 	}
-	r = weir_redis_lookup_start(c->s->base, c->host, resolved, c, &c->lookup);
+	r = c->lookup ? 0 : weir_redis_lookup_start(c->s->base, c->host, resolved, c, &c->lookup);
 	if (r < 0)
 		weir_redis_conn_fail(c, "its name cannot be looked up: %s", strerror(-r));
 }
@@ -437,9 +467,11 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (c->state == WEIR_REDIS_CONN_CLOSED)
 		try_now(c);
+	else if (c->state == WEIR_REDIS_CONN_RESOLVING && c->addresses.n)
+		dial(c);
 	else if (c->state != WEIR_REDIS_CONN_READY)
-		weir_redis_conn_fail(c, "%s took more than %llu s", doing[c->state],
-				     connect_ns(c) / 1000000000);
+		weir_redis_conn_fail(c, "%s took more than %llu ms", doing[c->state],
+				     patience_ns(c) / 1000000);
 }
 
 void weir_redis_conn_open(struct weir_redis_conn *c, const char *host, __u16 port)
@@ -447,6 +479,8 @@ void weir_redis_conn_open(struct weir_redis_conn *c, const char *host, __u16 por
 	if (host) {
 		if (strcmp(host, c->host) || port != c->port) {
 			weir_redis_conn_close(c);
+			weir_redis_lookup_cancel(TAKE_PTR(c->lookup));
+			c->addresses.n = 0;
 			(void)weir_str_copy(c->host, sizeof(c->host), host);
 			c->port = port;
 		}
@@ -467,6 +501,7 @@ void weir_redis_conn_done(struct weir_redis_conn *c)
 	if (!c->timer)
 		return;
 	take_apart(c);
+	weir_redis_lookup_cancel(TAKE_PTR(c->lookup));
 	event_free(c->timer);
 	c->timer = NULL;
 }

@@ -2,6 +2,7 @@
 /* A node's life: its connection comes and goes, failures open its breaker, probes close it. What is sent to it is
  * batch.c's. Made by topology.c.
  */
+#include <event2/event.h>
 #include <string.h>
 
 #include "user/redis/redis_int.h"
@@ -21,8 +22,34 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind
 	(void)snprintf(text, sizeof(text), "%.60s: %.97s",
 		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
 	weir_redis_health_changed(n->s, n, text);
-	if (n->breaker.health == WEIR_FAR_OPEN)
-		weir_redis_node_fail_waiting(n, -EHOSTDOWN);
+	if (n->breaker.health != WEIR_FAR_OPEN)
+		return;
+	weir_redis_node_probe_soon(n);
+	weir_redis_node_fail_waiting(n, -EHOSTDOWN);
+}
+
+static void probe_now(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_redis_node *n = arg;
+
+	(void)fd;
+	(void)what;
+	if (n->breaker.health == WEIR_FAR_OPEN && n->conn.state == WEIR_REDIS_CONN_READY &&
+	    !n->probing)
+		weir_redis_node_send_probe(n);
+}
+
+void weir_redis_node_probe_soon(struct weir_redis_node *n)
+{
+	__u64 most_ns = n->s->o.probe_ns, ns = n->soon_ns ? n->soon_ns : WEIR_REDIS_BACKOFF_NS;
+	struct timeval t;
+
+	if (ns >= most_ns)
+		return; /* the tick comes */
+	n->soon_ns = 2 * ns;
+	t = (struct timeval){.tv_sec = (time_t)(ns / 1000000000),
+			     .tv_usec = (long)(ns % 1000000000 / 1000)};
+	(void)event_add(n->soon, &t); /* a timer that is there: nothing is allocated */
 }
 
 void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
@@ -31,8 +58,10 @@ void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
 
 	if (stuck_ns < 2 * n->s->o.timeout_ns)
 		stuck_ns = 2 * n->s->o.timeout_ns;
-	if (weir_redis_breaker_tick(&n->breaker, now_ns))
+	if (weir_redis_breaker_tick(&n->breaker, now_ns)) {
+		n->soon_ns = 0;
 		weir_redis_health_changed(n->s, n, "no failure for a while");
+	}
 	if (n->conn.state != WEIR_REDIS_CONN_READY)
 		return;
 	if (n->oldest && now_ns - n->oldest->sent_ns > stuck_ns)
@@ -75,7 +104,8 @@ int weir_redis_node_new(struct weir_redis *s, struct weir_redis_node **ret)
 	if (!n)
 		return -ENOMEM;
 	n->s = s;
-	r = weir_redis_conn_init(&n->conn, s);
+	n->soon = evtimer_new(s->base, probe_now, n);
+	r = n->soon ? weir_redis_conn_init(&n->conn, s) : -ENOMEM;
 	if (r >= 0)
 		r = weir_redis_breaker_init(&n->breaker, s->o.breaker_errors,
 					    s->o.breaker_within_ns);
@@ -97,5 +127,7 @@ void weir_redis_node_free(struct weir_redis_node *n)
 	weir_redis_conn_done(&n->conn);
 	weir_redis_node_fail_waiting(n, -EHOSTDOWN);
 	weir_redis_breaker_done(&n->breaker);
+	if (n->soon)
+		event_free(n->soon);
 	free(n);
 }

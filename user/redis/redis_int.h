@@ -28,14 +28,17 @@ struct redisReply;
 struct weir_redis;
 struct weir_redis_node;
 
-#define WEIR_REDIS_CONNECT_NS  2000000000ull /* resolving, connecting and the greeting together */
-#define WEIR_REDIS_BACKOFF_NS  20000000ull   /* the first; doubles up to the probe's interval */
-#define WEIR_REDIS_CALLS_LEAST 4   /* under way to a node; more is gained by larger calls */
-#define WEIR_REDIS_UNDER_WAY   64  /* … or decisions, if calls are small */
-#define WEIR_REDIS_KEYS_MAX    512 /* of a call */
-#define WEIR_REDIS_TRIES_MAX   5   /* redirections and re-loads of one item */
-#define WEIR_REDIS_SLOTS       16384
-#define WEIR_REDIS_CAUSE_BYTES 160
+#define WEIR_REDIS_CONNECT_NS 1000000000ull /* of a try: each of resolving and the greeting */
+#define WEIR_REDIS_SYN_NS                                                                          \
+	250000000ull /* connecting, at least: the kernel repeats itself too seldom */
+#define WEIR_REDIS_BACKOFF_NS	  20000000ull /* the first; doubles up to the probe's interval */
+#define WEIR_REDIS_PROBE_TIMEOUTS 2	      /* a reply to a probe may take so many */
+#define WEIR_REDIS_CALLS_LEAST	  4   /* under way to a node; more is gained by larger calls */
+#define WEIR_REDIS_UNDER_WAY	  64  /* … or decisions, if calls are small */
+#define WEIR_REDIS_KEYS_MAX	  512 /* of a call */
+#define WEIR_REDIS_TRIES_MAX	  5   /* redirections and re-loads of one item */
+#define WEIR_REDIS_SLOTS	  16384
+#define WEIR_REDIS_CAUSE_BYTES	  160
 
 __u64 weir_redis_now_ns(void);
 
@@ -77,7 +80,9 @@ struct weir_redis_addresses {
 	char text[WEIR_REDIS_ADDRESSES_MAX][64];
 };
 struct weir_redis_lookup;
-/* @r: 0, or -ENOENT with the resolver's words in @cause. Never called from within start. */
+/* @r: 0, or with the resolver's words in @cause -ENOENT, or -EAGAIN: nobody could be asked. Never called from within
+ * start.
+ */
 typedef void weir_redis_lookup_fn(void *arg, int r, const struct weir_redis_addresses *a,
 				  const char *cause);
 int weir_redis_lookup_start(struct event_base *base, const char *name, weir_redis_lookup_fn *fn,
@@ -105,9 +110,10 @@ struct weir_redis_conn {
 
 	enum weir_redis_conn_state state;
 	struct redisAsyncContext *ac;
-	struct weir_redis_lookup *lookup;
+	struct weir_redis_lookup *lookup; /* goes on where the try is given up */
 	struct weir_redis_addresses addresses;
 	unsigned tries;			    /* since the last success */
+	__u64 began_ns;			    /* the try; 0: it has succeeded */
 	unsigned replies_due, replies_seen; /* of the greeting */
 	struct event *timer;
 	char sha[41];
@@ -245,7 +251,9 @@ struct weir_redis_node {
 	struct weir_redis_call *oldest, *newest;
 	unsigned n_calls;
 	unsigned loads;
-	bool probing; /* one is under way */
+	bool probing;	    /* one is under way */
+	struct event *soon; /* for a probe before the next tick … */
+	__u64 soon_ns;	    /* … in so long */
 	bool in_map;
 	__u16 a_slot;	 /* that it has, for its probe */
 	__u32 probe_tag; /* of a key in it */
@@ -257,6 +265,8 @@ void weir_redis_node_free(struct weir_redis_node *n);
 int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i);
 void weir_redis_node_fail_waiting(struct weir_redis_node *n, int r);
 void weir_redis_node_send_probe(struct weir_redis_node *n);
+/* Before the next tick, but each time later, until it is healthy. */
+void weir_redis_node_probe_soon(struct weir_redis_node *n);
 /* Nothing of it ran, and it has several keys of a slot that is being moved: its layers go one by one. False: it has one. */
 bool weir_redis_item_break_up(struct weir_redis_item *i);
 /* Nobody waits for it any more. Returns whether it was sent. */

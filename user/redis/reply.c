@@ -112,7 +112,6 @@ static const struct {
 	enum weir_far_error kind;
 	const char *words; /* NULL: weir_redis_error_words */
 } errors[] = {
-
 	{"OOM", WEIR_FAR_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
 	{"LOADING", WEIR_FAR_ERROR_REPLY, NULL},
 	{"MASTERDOWN", WEIR_FAR_ERROR_REPLY, "it is a replica without its master"},
@@ -214,17 +213,39 @@ static void take_error(struct weir_redis_call *c, const struct redisReply *r)
 	call_failed(c, r);
 }
 
-static void probe_answered(struct weir_redis_node *n, const struct redisReply *r)
+/* As weir_redis_node_send_probe has asked it. */
+static bool makes_sense(const struct redisReply *r)
 {
+	struct weir_store_layer y = {.cost = 1};
+	struct weir_store_request q = {.layer = &y, .n = 1};
+	struct weir_redis_answers a;
+	bool admitted;
+	__u64 live;
+
+	return r->type == REDIS_REPLY_STRING && weir_redis_answers_open(r->str, r->len, &a) >= 0 &&
+	       weir_redis_answers_next(&a, &q, 1, WEIR_REDIS_DECIDE, &admitted, &live) >= 0;
+}
+
+/* A server that is too slow would open the breaker again at once. */
+static void probe_answered(struct weir_redis_node *n, const struct redisReply *r, __u64 took_ns)
+{
+	bool error = r && r->type == REDIS_REPLY_ERROR;
+
 	n->probing = false;
 	if (!r)
 		return;
-	if (r->type != REDIS_REPLY_STRING) {
+	if (error && begins(r, "NOSCRIPT") && weir_redis_conn_load(&n->conn) >= 0)
+		weir_redis_node_probe_soon(n);
+	if (error || !makes_sense(r)) {
 		(void)snprintf(n->conn.cause, sizeof(n->conn.cause), "%.100s",
-			       r->type == REDIS_REPLY_ERROR ? r->str : "its reply makes no sense");
-		if (r->type == REDIS_REPLY_ERROR && begins(r, "NOSCRIPT"))
-			(void)weir_redis_conn_load(&n->conn); /* no memory: NOSCRIPT again */
+			       error ? r->str : "its reply makes no sense");
 		weir_redis_topology_doubt(n->s->topology, n);
+		return;
+	}
+	if (took_ns > WEIR_REDIS_PROBE_TIMEOUTS * n->s->o.timeout_ns) {
+		(void)snprintf(n->conn.cause, sizeof(n->conn.cause), "its reply took %llu ms",
+			       took_ns / 1000000);
+		weir_redis_node_probe_soon(n);
 		return;
 	}
 	if (weir_redis_breaker_up(&n->breaker, weir_redis_now_ns()))
@@ -254,7 +275,7 @@ void weir_redis_on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 	if (r)
 		measure(n->s, c->sent_ns);
 	if (c->probe)
-		probe_answered(n, r);
+		probe_answered(n, r, weir_redis_now_ns() - c->sent_ns);
 	else if (!r)
 		weir_redis_call_fail(c, -EIO); /* the connection is lost: down says so */
 	else if (r->type == REDIS_REPLY_STRING)

@@ -74,7 +74,8 @@ static void answered(evutil_socket_t fd, short what, void *arg)
 	if (!r && found.n)
 		fn(fn_arg, 0, &found, NULL);
 	else
-		fn(fn_arg, -ENOENT, NULL, r ? gai_strerror(r) : "no address");
+		fn(fn_arg, r == EAI_AGAIN ? -EAGAIN : -ENOENT, NULL,
+		   r ? gai_strerror(r) : "no address");
 }
 
 int weir_redis_lookup_start(struct event_base *base, const char *name, weir_redis_lookup_fn *fn,
