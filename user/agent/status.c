@@ -273,8 +273,7 @@ static void degraded_attachments(struct weir_agent *a, const json_t *interfaces,
 		weir_json_say(list, "no interface is configured: no packet is judged");
 }
 
-static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
-			     const struct weir_now *now)
+static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces)
 {
 	const struct weir_counters *c = &a->meter.now, *b = &a->meter.before;
 	json_t *list = json_array();
@@ -330,7 +329,6 @@ static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces,
 	if (a->guard_cut)
 		weir_json_say(list, "more than %d own addresses: some are not guarded",
 			      WEIR_GUARD_MAX);
-	(void)now;
 	return list;
 }
 
@@ -413,7 +411,7 @@ json_t *weir_agent_status(struct weir_agent *a)
 	weir_json_set_bool(o, "packets", a->dp != NULL);
 	if (requests)
 		weir_json_set(o, "request", requests);
-	weir_json_set(o, "degraded", degraded_json(a, interfaces, &now));
+	weir_json_set(o, "degraded", degraded_json(a, interfaces));
 	weir_json_set(o, "interfaces", interfaces);
 	weir_json_set(o, "totals", totals_json(&a->meter));
 	weir_json_set(o, "limits", weir_agent_limits_json(a));

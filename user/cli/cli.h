@@ -89,6 +89,8 @@ const char *weir_say_ms(__u64 ms, char buf[static WEIR_SAY_MAX]);
 const char *weir_say_bits(__u64 bytes_per_second, char buf[static WEIR_SAY_MAX]);
 /* Control bytes of a terminal that came from outside are shown as '?'. */
 void weir_say_clean(FILE *f, const char *text);
+/* "loss  @n @text" of what has happened; nothing if @n is 0. */
+void weir_say_loss(__u64 n, const char *text);
 /* The strings of the list @key of @o, a line each, with @before in front. */
 void weir_say_lines(FILE *f, const json_t *o, const char *key, const char *before);
 int weir_print_json(const json_t *j);

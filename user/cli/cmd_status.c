@@ -282,7 +282,6 @@ static void print_tables(const json_t *s)
 		print_list(name, o);
 }
 
-/* Only what has happened. */
 static void print_losses(const json_t *s)
 {
 	static const struct {
@@ -302,12 +301,8 @@ static void print_losses(const json_t *s)
 	};
 	const json_t *losses = json_object_get(s, "losses");
 
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		__u64 n = weir_json_u64_of(losses, rows[i].key);
-
-		if (n)
-			(void)printf("loss        %llu %s\n", (unsigned long long)n, rows[i].text);
-	}
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		weir_say_loss(weir_json_u64_of(losses, rows[i].key), rows[i].text);
 }
 
 static void print_origin(const json_t *s)

@@ -31,6 +31,12 @@ void weir_say_clean(FILE *f, const char *text)
 	}
 }
 
+void weir_say_loss(__u64 n, const char *text)
+{
+	if (n)
+		(void)printf("loss        %llu %s\n", (unsigned long long)n, text);
+}
+
 void weir_say_lines(FILE *f, const json_t *o, const char *key, const char *before)
 {
 	json_t *line;

@@ -206,20 +206,11 @@ static void print_losses(const json_t *r)
 	const json_t *h = json_object_get(r, "http"), *c = json_object_get(r, "checks");
 
 	for (size_t i = 0; i < ARRAY_LEN(http); i++)
-		if (weir_json_u64_of(h, http[i].key))
-			(void)printf("loss        %llu %s\n",
-				     (unsigned long long)weir_json_u64_of(h, http[i].key),
-				     http[i].text);
+		weir_say_loss(weir_json_u64_of(h, http[i].key), http[i].text);
 	for (size_t i = 0; i < ARRAY_LEN(checks); i++)
-		if (count_of(c, checks[i].key))
-			(void)printf("loss        %llu %s\n",
-				     (unsigned long long)count_of(c, checks[i].key),
-				     checks[i].text);
+		weir_say_loss(count_of(c, checks[i].key), checks[i].text);
 	for (size_t i = 0; i < ARRAY_LEN(own); i++)
-		if (weir_json_u64_of(r, own[i].key))
-			(void)printf("loss        %llu %s\n",
-				     (unsigned long long)weir_json_u64_of(r, own[i].key),
-				     own[i].text);
+		weir_say_loss(weir_json_u64_of(r, own[i].key), own[i].text);
 }
 
 void weir_print_request_status(const json_t *r)

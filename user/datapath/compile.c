@@ -218,6 +218,28 @@ static void weir_compiled_freep(struct weir_compiled **c)
 	weir_compiled_free(*c);
 }
 
+/* Clock, rate and state of limit @i, which kept @was before (NULL: it is new). */
+static int set_units(const struct weir_conf *given, const struct all *all, size_t i,
+		     const struct weir_limit *was, __u64 jiffy_ns, struct weir_policy *p,
+		     struct weir_error *e)
+{
+	const struct weir_conf_limit *limit = &all->conf.limits[i];
+	unsigned of = all->of[i];
+	bool fine;
+	int r;
+
+	if (of != WEIR_NO_LIMIT) {
+		weir_fleet_units_of(&given->limits[of], of, limit->window_ns, &p->limit[i]);
+		return 0;
+	}
+	r = weir_units_of(limit, was, jiffy_ns, &p->limit[i], &fine, e);
+	if (r < 0)
+		return weir_compile_blame(&all->conf, limit, r, e);
+	if (fine)
+		p->flags |= WEIR_POLICY_FINE_CLOCK;
+	return 0;
+}
+
 int weir_compile(const struct weir_conf *given, const struct weir_policy *old,
 		 const struct weir_limit_name *old_names, __u32 buckets4, __u32 buckets6,
 		 __u64 jiffy_ns, struct weir_compiled **ret, struct weir_error *e)
@@ -225,10 +247,7 @@ int weir_compile(const struct weir_conf *given, const struct weir_policy *old,
 	_cleanup_(weir_compiled_freep) struct weir_compiled *c = calloc(1, sizeof(*c));
 	_cleanup_free_ struct all *all = calloc(1, sizeof(*all));
 	const struct weir_conf *conf = &all->conf;
-	const struct weir_limit *was;
 	struct weir_policy *p;
-	bool fine;
-	size_t i;
 	int r;
 
 	if (!c || !all)
@@ -250,18 +269,12 @@ int weir_compile(const struct weir_conf *given, const struct weir_policy *old,
 	r = assign_stats(all, old_names, c, e);
 	if (r < 0)
 		return r;
-	for (i = 0; i < conf->n_limits; i++) {
-		was = old_limit(old, old_names, p->limit[i].stat);
-		if (all->of[i] != WEIR_NO_LIMIT) {
-			weir_fleet_units_of(&given->limits[all->of[i]], all->of[i],
-					    conf->limits[i].window_ns, &p->limit[i]);
-		} else {
-			r = weir_units_of(&conf->limits[i], was, jiffy_ns, &p->limit[i], &fine, e);
-			if (r < 0)
-				return weir_compile_blame(conf, &conf->limits[i], r, e);
-			if (fine)
-				p->flags |= WEIR_POLICY_FINE_CLOCK;
-		}
+	for (size_t i = 0; i < conf->n_limits; i++) {
+		const struct weir_limit *was = old_limit(old, old_names, p->limit[i].stat);
+
+		r = set_units(given, all, i, was, jiffy_ns, p, e);
+		if (r < 0)
+			return r;
 		c->new_tables |= was && !same_units(was, &p->limit[i]);
 	}
 	r = class_limits(p, e);
