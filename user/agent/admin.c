@@ -76,11 +76,11 @@ static int clear_stale(const struct sockaddr_un *a, struct weir_error *e)
 				      "admin.listen to another path",
 				      a->sun_path);
 	if (r == -EADDRINUSE)
-		return weir_error_set(e, r,
-				      "an agent already answers on %s; stop that one first "
-				      "(systemctl stop weir), or give this "
-				      "one another instance, state_dir and admin.listen",
-				      a->sun_path);
+		return weir_error_set(
+			e, r,
+			"an agent already answers on %s; stop that one first (systemctl stop "
+			"weir), or give this one another instance, state_dir and admin.listen",
+			a->sun_path);
 	if (r < 0 && unlinking)
 		return weir_error_set(e, r, "admin socket: cannot remove the stale %s: %s",
 				      a->sun_path, strerror(-r));
@@ -360,9 +360,8 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 	(void)a;
 	(void)n;
 	if (admin->n_clients >= WEIR_ADMIN_CLIENTS_MAX) {
-		static const char busy[] =
-			"{\"ok\":false,\"error\":\"the agent has 32 clients already; try again\","
-			"\"code\":1}\n";
+		static const char busy[] = "{\"ok\":false,\"error\":\"the agent has 32 clients "
+					   "already; try again\",\"code\":1}\n";
 
 		(void)!write(fd, busy, sizeof(busy) - 1); /* fits the empty socket buffer */
 	} else {

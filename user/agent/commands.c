@@ -286,9 +286,9 @@ static json_t *on_detach(struct weir_agent *a, struct weir_client *c, const json
 	if (a->dp)
 		n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX);
 	else
-		r = weir_error_set(&e, -ENOENT,
-				   "this agent has no packet layer (interfaces: []): nothing is "
-				   "attached");
+		r = weir_error_set(
+			&e, -ENOENT,
+			"this agent has no packet layer (interfaces: []): nothing is attached");
 	for (int i = 0; i < n && i < WEIR_INTERFACES_MAX && r == 0; i++) {
 		if (!at[i].attached || (only && strcmp(only, at[i].ifname) != 0))
 			continue;

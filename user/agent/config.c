@@ -237,8 +237,7 @@ static int change_source(struct weir_agent *a, struct weir_source *source, const
 	if (restart)
 		r = weir_error_set(e, -EINVAL,
 				   "%s changed, which takes effect only at a restart (systemctl "
-				   "restart weir); nothing was "
-				   "changed",
+				   "restart weir); nothing was changed",
 				   restart);
 	if (r == 0) {
 		weir_describe_diff(a->conf, l.conf, weir_changes_add, &c);
@@ -356,13 +355,12 @@ int weir_agent_confirm(struct weir_agent *a, struct weir_error *e)
 		if (a->refused_text)
 			return weir_error_set(e, -ESTALE,
 					      "too late: the file was not confirmed in time and "
-					      "the previous configuration is in force; "
-					      "weir reload --confirm 60s tries it again");
+					      "the previous configuration is in force; weir reload "
+					      "--confirm 60s tries it again");
 		if (a->mode.set && !strcmp(a->mode.why, "not confirmed"))
 			return weir_error_set(e, -ESTALE,
 					      "too late: the agent was not confirmed in time and "
-					      "is in monitor mode; weir mode enforce "
-					      "ends that");
+					      "is in monitor mode; weir mode enforce ends that");
 		return weir_error_set(e, -ENOENT, "nothing waits to be confirmed");
 	}
 	end_confirm(a);

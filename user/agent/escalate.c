@@ -125,9 +125,8 @@ static struct judgement look_for(struct weir_agent *a, const struct weir_prefix 
 			      &seen);
 
 	if (seen.peer)
-		return no(WEIR_ESCALATION_PROXY,
-			  "it is connected to a listener of ours: a proxy, which trusted_proxies "
-			  "does not name");
+		return no(WEIR_ESCALATION_PROXY, "it is connected to a listener of ours: a proxy, "
+						 "which trusted_proxies does not name");
 	if (seen.client ||
 	    (weir_datapath_tables(a->dp, &t) && weir_table_has(&t, &client->addr, client->family)))
 		return (struct judgement){.result = WEIR_ESCALATION_BLOCKED};

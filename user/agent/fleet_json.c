@@ -114,12 +114,11 @@ static void say_agents(struct weir_agent *a, const struct weir_fleet_limits *l, 
 				      (unsigned long long)l->generation);
 		else if (g[i].limits_from_store && l->generation && g[i].limits != l->generation &&
 			 weir_fleet_now_ms(a->fleet) > l->at_ms + LAG_SAID_MS)
-			weir_json_say(
-				list,
-				"%s lags: generation %llu of the limits is in force there, %llu is "
-				"published",
-				g[i].host, (unsigned long long)g[i].limits,
-				(unsigned long long)l->generation);
+			weir_json_say(list,
+				      "%s lags: generation %llu of the limits is in force there, "
+				      "%llu is published",
+				      g[i].host, (unsigned long long)g[i].limits,
+				      (unsigned long long)l->generation);
 	}
 	free(g);
 }
@@ -139,9 +138,7 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 	if (s.state == WEIR_FLEET_AWAY)
 		weir_json_say(list,
 			      "the store does not answer since %s (%s): blocks and allows of this "
-			      "host reach "
-			      "no "
-			      "other, %llu change%s wait%s",
+			      "host reach no other, %llu change%s wait%s",
 			      weir_clock_format(s.since_s, when), s.why,
 			      (unsigned long long)s.waiting, s.waiting == 1 ? "" : "s",
 			      s.waiting == 1 ? "s" : "");
@@ -155,15 +152,12 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 	if (!s.durable && !a->forgetful)
 		weir_json_say(list,
 			      "what the fleet says cannot be written into %s: a restart without "
-			      "the store "
-			      "would lose it",
+			      "the store would lose it",
 			      a->conf->state_dir);
 	if (a->pushed_failed)
 		weir_json_say(list,
 			      "generation %llu of the limits is wrong here, %llu stays in force: "
-			      "%s (weir "
-			      "limit "
-			      "pull tries again)",
+			      "%s (weir limit pull tries again)",
 			      (unsigned long long)a->pushed_failed,
 			      (unsigned long long)a->pushed.generation, a->pushed_error);
 	say_agents(a, &l, list);

@@ -343,8 +343,7 @@ json_t *weir_agent_sources_json(struct weir_agent *a)
 
 const char *weir_agent_sources_idle(const struct weir_agent *a)
 {
-	return wanted(a) && !a->fleet
-		       ? "limits of scope: fleet act on this host alone until the next start: it "
-			 "was started without a shared store"
-		       : NULL;
+	return wanted(a) && !a->fleet ? "limits of scope: fleet act on this host alone until the "
+					"next start: it was started without a shared store"
+				      : NULL;
 }

@@ -30,11 +30,11 @@ int weir_agent_check_work(const struct weir_conf *c, struct weir_error *e)
 {
 	if (weir_agent_wants_packets(c) || c->request.n_listener)
 		return 0;
-	return weir_error_set(e, -EINVAL,
-			      "%s: names neither interfaces nor listeners, so there would be "
-			      "nothing to do (interfaces: [eth0] or -i eth0 limits packets, "
-			      "http: {listeners: ...} requests)",
-			      c->path ? c->path : "built-in defaults");
+	return weir_error_set(
+		e, -EINVAL,
+		"%s: names neither interfaces nor listeners, so there would be nothing to do "
+		"(interfaces: [eth0] or -i eth0 limits packets, http: {listeners: ...} requests)",
+		c->path ? c->path : "built-in defaults");
 }
 
 __u64 weir_agent_generation(const struct weir_agent *a)

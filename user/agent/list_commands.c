@@ -151,12 +151,11 @@ int weir_list_origin_read(const json_t *request, struct weir_client *c,
 		return weir_error_set(e, -EINVAL, "the reason is longer than %d bytes",
 				      WEIR_STATE_REASON_MAX - 1);
 	if (name && !is_origin(name))
-		return weir_error_set(
-			e, -EINVAL,
-			"origin \"%.64s\": letters, digits, dot, dash and "
-			"underscore, at most %d, and not command, file, "
-			"list-file, guard or escalation (load FILE --origin NAME gives one)",
-			name, WEIR_STATE_NAME_MAX - 1);
+		return weir_error_set(e, -EINVAL,
+				      "origin \"%.64s\": letters, digits, dot, dash and "
+				      "underscore, at most %d, and not command, file, list-file, "
+				      "guard or escalation (load FILE --origin NAME gives one)",
+				      name, WEIR_STATE_NAME_MAX - 1);
 	if (for_s > FOR_MAX_S)
 		return weir_error_set(
 			e, -EINVAL, "--for is longer than a hundred years; leave it out for ever");
@@ -318,9 +317,8 @@ static json_t *add(struct weir_agent *a, struct weir_client *c, const json_t *re
 		if (had && !old_expires_s && !o.expires_s)
 			weir_reply_note(reply, "it was there already, without an end");
 		else if (had && (!old_expires_s || (o.expires_s && o.expires_s < old_expires_s)))
-			weir_reply_note(reply,
-					"it was there already for longer than that: its end stays "
-					"(del first to shorten)");
+			weir_reply_note(reply, "it was there already for longer than that: its end "
+					       "stays (del first to shorten)");
 		weir_log(WEIR_LOG_NOTICE, "list-add", "list", "s", weir_list_name(o.list), "prefix",
 			 "s", weir_json_text_of(request, "prefix"), "who", "s",
 			 weir_shared_text_get(o.who), "reason", "s",
@@ -495,10 +493,10 @@ json_t *weir_agent_lists_json(const struct weir_agent *a)
 /* What does not see packets has nothing that a list could act on. */
 static json_t *no_packet_layer(void)
 {
-	return weir_reply_error(-ENOENT,
-				"this agent has no packet layer (interfaces: []), so there is "
-				"nothing that a block or allow list acts on (exempt: in the "
-				"configuration spares requests)");
+	return weir_reply_error(
+		-ENOENT,
+		"this agent has no packet layer (interfaces: []), so there is nothing that a block "
+		"or allow list acts on (exempt: in the configuration spares requests)");
 }
 
 json_t *weir_agent_list_command(struct weir_agent *a, struct weir_client *c, const char *cmd,

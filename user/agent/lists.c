@@ -21,8 +21,7 @@ int weir_agent_check_room(const struct weir_book *b, struct weir_error *e)
 			if (n > WEIR_LIST_ROOM)
 				return weir_error_set(e, -ENOSPC,
 						      "the %s list has %zu IPv%u entries, and %d "
-						      "fit: %zu too many; nothing was "
-						      "changed",
+						      "fit: %zu too many; nothing was changed",
 						      names[l], n, family, WEIR_LIST_ROOM,
 						      n - WEIR_LIST_ROOM);
 		}

@@ -193,10 +193,9 @@ void weir_agent_restore_pushed(struct weir_agent *a)
 
 static int no_fleet(struct weir_error *e)
 {
-	return weir_error_set(
-		e, -EINVAL,
-		"the store is embedded: there is no fleet to share limits with (store: "
-		"{url: redis://…})");
+	return weir_error_set(e, -EINVAL,
+			      "the store is embedded: there is no fleet to share limits with "
+			      "(store: {url: redis://…})");
 }
 
 int weir_agent_pull(struct weir_agent *a, json_t *ret, struct weir_error *e)
@@ -210,10 +209,9 @@ int weir_agent_pull(struct weir_agent *a, json_t *ret, struct weir_error *e)
 		return no_fleet(e);
 	weir_fleet_limits(a->fleet, &l);
 	if (!l.generation)
-		return weir_error_set(
-			e, -ENOENT,
-			"nothing is published, as far as this agent knows (weir limit "
-			"push on a host that has the right ones)");
+		return weir_error_set(e, -ENOENT,
+				      "nothing is published, as far as this agent knows (weir "
+				      "limit push on a host that has the right ones)");
 	if (make(&l, &p) < 0)
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	a->pulled = true;
@@ -256,9 +254,9 @@ static int read_own(struct weir_agent *a, json_t *problem_lines, char **ret, str
 	struct weir_conf *conf = NULL;
 	int r = a->source.path
 			? weir_source_read(a->source.path, &file, e)
-			: weir_error_set(e, -EINVAL,
-					 "this agent runs without a file: there is nothing to "
-					 "publish");
+			: weir_error_set(
+				  e, -EINVAL,
+				  "this agent runs without a file: there is nothing to publish");
 
 	if (r == 0) {
 		r = weir_conf_parse(file.path, file.text, file.n, &conf, &problems);

@@ -115,9 +115,9 @@ static json_t *store_json(const struct weir_store_stats *s)
 	weir_json_set_u64(o, "idle_dropped_total", s->idle_dropped);
 	weir_json_set_u64(o, "evicted_total", s->evicted);
 	weir_json_set_u64(o, "full_total", s->full);
-	weir_json_set_text(o, "when_full",
-			   "the state that would be over soonest is forgotten, a client at its "
-			   "limit last");
+	weir_json_set_text(
+		o, "when_full",
+		"the state that would be over soonest is forgotten, a client at its limit last");
 	return o;
 }
 
@@ -316,11 +316,10 @@ static void degraded_store(struct weir_agent *a, json_t *list)
 			weir_clock_format(s->far.since_s, when), s->far.cause,
 			n ? names : "no limit");
 	else if (n)
-		weir_json_say(
-			list,
-			"the store did not answer every request (%s): on_store_failure decided for "
-			"some of %s",
-			s->far.cause, names);
+		weir_json_say(list,
+			      "the store did not answer every request (%s): on_store_failure "
+			      "decided for some of %s",
+			      s->far.cause, names);
 }
 
 void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
@@ -334,8 +333,7 @@ void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
 
 	if (!a->dp && c->n_limits)
 		weir_json_say(list, "packet_limits are not in force: no interface is configured, "
-				    "so requests are "
-				    "limited alone");
+				    "so requests are limited alone");
 	if (!a->l7)
 		return;
 	degraded_store(a, list);
@@ -344,8 +342,7 @@ void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
 	if (evicted)
 		weir_json_say(list,
 			      "the store is full: %llu states a second are forgotten before they "
-			      "are over "
-			      "(raise memory.request_keys and memory.request_bytes)",
+			      "are over (raise memory.request_keys and memory.request_bytes)",
 			      (unsigned long long)evicted);
 	if (a->dp && c->request.suspicious.n_packet_limits && !c->events_per_second)
 		weir_json_say(
@@ -355,15 +352,13 @@ void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
 		weir_json_say(list,
 			      "%llu requests had forwarded headers from peers that are not in "
 			      "trusted_proxies: the peer's own address was counted, and all "
-			      "clients behind "
-			      "it are one (is a proxy missing there?)",
+			      "clients behind it are one (is a proxy missing there?)",
 			      (unsigned long long)http->untrusted_forwarded);
 	if (weir_acting_now(&a->pathless, now_s))
 		weir_json_say(list,
 			      "%llu requests of proxies came without the client's address and %llu "
-			      "without "
-			      "the path, which the profile of their listener expects: the proxy's "
-			      "configuration is not the one in the documentation",
+			      "without the path, which the profile of their listener expects: the "
+			      "proxy's configuration is not the one in the documentation",
 			      (unsigned long long)http->no_address,
 			      (unsigned long long)http->no_target);
 }

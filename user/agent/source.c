@@ -56,8 +56,8 @@ int weir_source_read(const char *path, struct weir_source *ret, struct weir_erro
 		return weir_error_set(e, -EINVAL, "%s: is not a regular file", path);
 	if (st.st_size > WEIR_CONF_TEXT_MAX)
 		return weir_error_set(e, -EFBIG,
-				      "%s: is larger than 16 MiB (put long lists into "
-				      "allow_files and block_files)",
+				      "%s: is larger than 16 MiB (put long lists into allow_files "
+				      "and block_files)",
 				      path);
 	buf = malloc(WEIR_CONF_TEXT_MAX + 1);
 	if (!buf)
@@ -72,8 +72,8 @@ int weir_source_read(const char *path, struct weir_source *ret, struct weir_erro
 	}
 	if (n > WEIR_CONF_TEXT_MAX)
 		return weir_error_set(e, -EFBIG,
-				      "%s: is larger than 16 MiB (put long lists into "
-				      "allow_files and block_files)",
+				      "%s: is larger than 16 MiB (put long lists into allow_files "
+				      "and block_files)",
 				      path);
 	r = weir_source_make(path, buf, n, weir_now().wall_s, ret);
 	return r < 0 ? weir_error_set(e, r, "out of memory") : 0;

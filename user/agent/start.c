@@ -101,9 +101,8 @@ static int lock_instance(struct weir_agent *a, struct weir_error *e)
 		return errno == EWOULDBLOCK
 			       ? weir_error_set(e, -EADDRINUSE,
 						"another agent of instance %s is running; stop it "
-						"first (systemctl stop weir), or "
-						"give this one another instance, state_dir and "
-						"admin.listen",
+						"first (systemctl stop weir), or give this one "
+						"another instance, state_dir and admin.listen",
 						a->conf->instance)
 			       : weir_error_set(e, -errno, "%s: %s", path, strerror(errno));
 	return 0;

@@ -55,8 +55,8 @@ static int prepare(struct weir_state *s)
 
 	/* Exclusive first: the index of the log is kept in memory then, and a full disk can be read. */
 	if (!s->reading)
-		r = run_sql(s, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; "
-			       "PRAGMA synchronous=FULL;");
+		r = run_sql(s, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA "
+			       "synchronous=FULL;");
 	if (r < 0)
 		return r;
 	r = read_version(s, &version);
@@ -65,17 +65,12 @@ static int prepare(struct weir_state *s)
 	if (version > STATE_VERSION)
 		return -EPROTO;
 	if (version == 0)
-		r = run_sql(
-			s, "BEGIN;"
-			   "CREATE TABLE IF NOT EXISTS entry(list INTEGER NOT NULL, prefix TEXT "
-			   "NOT NULL,"
-			   " origin TEXT NOT NULL, reason TEXT, who TEXT, created INTEGER NOT NULL,"
-			   " expires INTEGER NOT NULL, flags INTEGER NOT NULL,"
-			   " PRIMARY KEY(list,prefix,origin)) WITHOUT ROWID;"
-			   "CREATE TABLE IF NOT EXISTS setting(key TEXT PRIMARY KEY, value TEXT "
-			   "NOT NULL)"
-			   " WITHOUT ROWID;"
-			   "PRAGMA user_version=1; COMMIT;");
+		r = run_sql(s, "BEGIN;CREATE TABLE IF NOT EXISTS entry(list INTEGER NOT NULL, "
+			       "prefix TEXT NOT NULL, origin TEXT NOT NULL, reason TEXT, who TEXT, "
+			       "created INTEGER NOT NULL, expires INTEGER NOT NULL, flags INTEGER "
+			       "NOT NULL, PRIMARY KEY(list,prefix,origin)) WITHOUT ROWID;CREATE "
+			       "TABLE IF NOT EXISTS setting(key TEXT PRIMARY KEY, value TEXT NOT "
+			       "NULL) WITHOUT ROWID;PRAGMA user_version=1; COMMIT;");
 	for (int i = 0; r == 0 && i < STATEMENT_MAX; i++)
 		r = weir_sqlite_errno(sqlite3_prepare_v3(s->db, statement_sql[i], -1,
 							 SQLITE_PREPARE_PERSISTENT,

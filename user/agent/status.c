@@ -244,23 +244,19 @@ static void degraded_attachments(struct weir_agent *a, const json_t *interfaces,
 		const char *name = weir_json_text_of(o, "name"), *xdp = weir_json_text_of(o, "xdp");
 
 		if (weir_json_bool_of(o, "stale"))
-			weir_json_say(
-				list,
-				"%s is NOT protected by this agent: program %llu there is an old "
-				"weir "
-				"with maps of its own, which no limit or list set now reaches; "
-				"this "
-				"replaces it without a gap: ip -force link set dev %s xdp pinned "
-				"%s/%s/prog",
-				name, (unsigned long long)weir_json_u64_of(o, "program_id"), name,
-				a->conf->bpffs ? a->conf->bpffs : "/sys/fs/bpf", a->conf->instance);
+			weir_json_say(list,
+				      "%s is NOT protected by this agent: program %llu there is an "
+				      "old weir with maps of its own, which no limit or list set "
+				      "now reaches; this replaces it without a gap: ip -force link "
+				      "set dev %s xdp pinned %s/%s/prog",
+				      name, (unsigned long long)weir_json_u64_of(o, "program_id"),
+				      name, a->conf->bpffs ? a->conf->bpffs : "/sys/fs/bpf",
+				      a->conf->instance);
 		else if (!weir_json_bool_of(o, "attached"))
 			weir_json_say(list, "%s is NOT protected: %s", name,
 				      a->conf->attach == WEIR_ATTACH_EXTERNAL
 					      ? "attach is external, and nobody has attached the "
-						"program (ip "
-						"link set dev IFACE xdp "
-						"pinned ...)"
+						"program (ip link set dev IFACE xdp pinned ...)"
 					      : "weir is not attached to it");
 		else if (xdp && !strcmp(xdp, "generic") && a->conf->xdp_mode != WEIR_XDP_GENERIC)
 			weir_json_say(list,
@@ -286,44 +282,37 @@ static json_t *degraded_json(struct weir_agent *a, const json_t *interfaces)
 	if (a->refused_text)
 		weir_json_say(list,
 			      "%s was not confirmed: the configuration before it is in force since "
-			      "%s (weir "
-			      "reload tries the file "
-			      "again)",
+			      "%s (weir reload tries the file again)",
 			      a->source.path ? a->source.path : "the file",
 			      weir_clock_format(a->reverted_s, when));
 	if (a->mode.set && !strcmp(a->mode.why, "not confirmed"))
-		weir_json_say(list,
-			      "what was started or reloaded was not confirmed in time: nothing is "
-			      "dropped until weir mode enforce");
+		weir_json_say(list, "what was started or reloaded was not confirmed in time: "
+				    "nothing is dropped until weir mode enforce");
 	if (a->last_error[0])
 		weir_json_say(
 			list,
 			"the last reload failed, the configuration before it stays in force: %s",
 			a->last_error);
 	if (a->store_error[0])
-		weir_json_say(list,
-			      "the state file cannot be written (%s): a restart would lose what "
-			      "was set by "
-			      "command since; make room in %s (df %s), weir tries again every 10 s",
-			      a->store_error, a->conf->state_dir, a->conf->state_dir);
-	if (a->unread)
 		weir_json_say(
 			list,
-			"blocks, allows and the mode that were set by command before the start "
-			"could not be read from the state file: only those of the "
-			"configuration are in force");
+			"the state file cannot be written (%s): a restart would lose what was set "
+			"by command since; make room in %s (df %s), weir tries again every 10 s",
+			a->store_error, a->conf->state_dir, a->conf->state_dir);
+	if (a->unread)
+		weir_json_say(list, "blocks, allows and the mode that were set by command before "
+				    "the start could not be read from the state file: only those "
+				    "of the configuration are in force");
 	if (full)
 		weir_json_say(list,
 			      "the source table is full for %llu packets a second, which are "
-			      "judged by the "
-			      "shared entry of their "
-			      "/24 or /48: raise memory.packet_sources, or lower burst and window",
+			      "judged by the shared entry of their /24 or /48: raise "
+			      "memory.packet_sources, or lower burst and window",
 			      (unsigned long long)full);
 	if (a->sweep.last_ns && a->sweep.pass_took_ns > 2 * a->sweep.pass_ns)
 		weir_json_say(list,
 			      "the sweep of the source table is late (%llu ms instead of %llu): "
-			      "this machine "
-			      "is overloaded",
+			      "this machine is overloaded",
 			      (unsigned long long)(a->sweep.pass_took_ns / 1000000),
 			      (unsigned long long)(a->sweep.pass_ns / 1000000));
 	if (a->guard_cut)

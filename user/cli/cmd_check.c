@@ -73,8 +73,8 @@ static void warn_group(const struct weir_conf *c, const char *name)
 	if (!c->admin_group || getgrnam(c->admin_group))
 		return;
 	(void)snprintf(text, sizeof(text),
-		       "admin.group: this machine has no group %.64s, so that only root could "
-		       "use the socket (groupadd --system makes it)",
+		       "admin.group: this machine has no group %.64s, so that only root could use "
+		       "the socket (groupadd --system makes it)",
 		       c->admin_group);
 	warn(name, text);
 }
@@ -113,8 +113,8 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 
 	if (c->n_limits)
 		(void)printf("\nWhat each limit absorbs (new sources a second, before buckets fill "
-			     "and sources of a /24 or /48 "
-			     "begin to share; of a limit per destination, destinations):\n");
+			     "and sources of a /24 or /48 begin to share; of a limit per "
+			     "destination, destinations):\n");
 	for (unsigned i = 0; i < m->policy.n_limits && i < c->n_limits; i++) {
 		const struct weir_limit *l = &m->policy.limit[i];
 
@@ -183,19 +183,19 @@ static void print_fleet(const struct weir_conf *c, const struct weir_policy *p, 
 
 		weir_str_format_duration(room_ns, room);
 		weir_str_format_duration(hear_ns, hear);
-		(void)printf(
-			"  %-24s who sends S times the limit on all hosts together is blocked on "
-			"all after %s / (S - 1) and at most %s (twice the limit: %s); by then %s "
-			"of the limit and what comes in %s are over it, which the block's time "
-			"pays%s\n"
-			"  %-24s counted in windows of %s, in %s %s\n",
-			l->name, room, hear, weir_str_format_duration(room_ns + hear_ns, all), room,
-			hear, l->block_for_ns ? ", at least block_for" : "", "",
-			weir_str_format_duration(s.window_ns, window),
-			p->limit[i].flags & WEIR_LIMIT_PAIR ? "two more words" : "one more word",
-			is_beside(p, p->limit[i].counts_for, i)
-				? "of its slots"
-				: "in slots of their own: one more look-up for each packet");
+		(void)printf("  %-24s who sends S times the limit on all hosts together is blocked "
+			     "on all after %s / (S - 1) and at most %s (twice the limit: %s); by "
+			     "then %s of the limit and what comes in %s are over it, which the "
+			     "block's time pays%s\n"
+			     "  %-24s counted in windows of %s, in %s %s\n",
+			     l->name, room, hear, weir_str_format_duration(room_ns + hear_ns, all),
+			     room, hear, l->block_for_ns ? ", at least block_for" : "", "",
+			     weir_str_format_duration(s.window_ns, window),
+			     p->limit[i].flags & WEIR_LIMIT_PAIR ? "two more words"
+								 : "one more word",
+			     is_beside(p, p->limit[i].counts_for, i)
+				     ? "of its slots"
+				     : "in slots of their own: one more look-up for each packet");
 	}
 	(void)printf("  A host where a source sends less than limit / (2 x hosts) tells nothing: "
 		     "spread unevenly, up to half of the limit goes unseen.\n");
@@ -215,9 +215,8 @@ static void print_memory(const struct weir_conf *c)
 	other +=
 		2 * sizeof(struct weir_filter) + (1 << WEIR_SPILL_BITS) * sizeof(struct weir_spill);
 	(void)printf("\nMemory in the kernel: %s of source tables and about %s of lists and "
-		     "limits, %s in all; each list entry "
-		     "%llu (IPv4) or %llu (IPv6) bytes more; for a moment twice the tables where a "
-		     "reload moves state.\n",
+		     "limits, %s in all; each list entry %llu (IPv4) or %llu (IPv6) bytes more; "
+		     "for a moment twice the tables where a reload moves state.\n",
 		     weir_str_format_size(sources, tables),
 		     weir_str_format_size((lists + other) >> 20 << 20, rest),
 		     weir_str_format_size((sources + lists + other) >> 20 << 20, all),

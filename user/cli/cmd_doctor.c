@@ -172,8 +172,7 @@ static void look_at_limits(struct weir_doctor *d, const struct weir_conf *c)
 	if (clock_getres(CLOCK_MONOTONIC_COARSE, &t) == 0 && t.tv_nsec)
 		tell(d, GOOD, "clock",
 		     "HZ %ld: the coarse clock steps by %ld us; faster limits use the fine one "
-		     "(about 25 ns a "
-		     "packet more)",
+		     "(about 25 ns a packet more)",
 		     1000000000L / t.tv_nsec, t.tv_nsec / 1000);
 	if (read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource", text,
 		      sizeof(text))) {
@@ -260,8 +259,7 @@ static void look_at_offloads(struct weir_doctor *d, const char *ifname, const st
 	if (ethtool(ifname, &flags) && (flags.data & ETH_FLAG_RXVLAN))
 		tell(d, GOOD, ifname,
 		     "VLAN tags may be taken off by the card before weir sees them (limits with "
-		     "vlan: need "
-		     "ethtool -K %s rxvlan off)",
+		     "vlan: need ethtool -K %s rxvlan off)",
 		     ifname);
 	if (ethtool(ifname, &gro) && !gro.data && !strcmp(i->kind, "veth"))
 		tell(d, GOOD, ifname, "GRO is off; native XDP on veth works all the same");
@@ -299,8 +297,7 @@ static void look_at_interface(struct weir_doctor *d, const char *ifname)
 	if (weir_iface_prog(&i))
 		tell(d, GOOD, ifname,
 		     "XDP program %u is attached, %s (bpftool prog show id %u; with attach: link "
-		     "only weir's own "
-		     "is replaced)",
+		     "only weir's own is replaced)",
 		     weir_iface_prog(&i), i.generic_id ? "generic" : "native", weir_iface_prog(&i));
 	else
 		tell(d, GOOD, ifname, "no XDP program is attached");

@@ -156,9 +156,8 @@ int weir_cmd_explain(const struct weir_args *a)
 	int r;
 
 	if (!a->n && !weir_args_has(a, "api-key") && !weir_args_has(a, "user"))
-		return weir_fail(WEIR_EXIT_USAGE,
-				 "weir explain needs an address (weir explain 198.51.100.7), "
-				 "--api-key - or --user NAME");
+		return weir_fail(WEIR_EXIT_USAGE, "weir explain needs an address (weir explain "
+						  "198.51.100.7), --api-key - or --user NAME");
 	q = weir_request("explain");
 	r = weir_set_client(a, q);
 	if (r) {

@@ -34,10 +34,10 @@ int weir_cmd_limit_pull(const struct weir_args *a)
 		     (unsigned long long)weir_json_u64_of(reply, "generation"));
 	weir_say_clean(stdout,
 		       weir_json_text_of(reply, "host") ? weir_json_text_of(reply, "host") : "?");
-	(void)printf(" is in force%s\n", weir_json_bool_of(reply, "follows")
-						 ? ""
-						 : " until the next reload (limits_from: store "
-						   "follows it always)");
+	(void)printf(" is in force%s\n",
+		     weir_json_bool_of(reply, "follows")
+			     ? ""
+			     : " until the next reload (limits_from: store follows it always)");
 	weir_print_notes(reply);
 	return WEIR_EXIT_OK;
 }
@@ -133,10 +133,9 @@ void weir_print_fleet(const json_t *f)
 			     (unsigned long long)weir_json_u64_of(f, "waiting"));
 	(void)fputc('\n', stdout);
 	if (held)
-		(void)printf(
-			"fleet       %llu entr%s not act here: this host guards or allows what "
-			"they block (weir block list)\n",
-			(unsigned long long)held, held == 1 ? "y does" : "ies do");
+		(void)printf("fleet       %llu entr%s not act here: this host guards or allows "
+			     "what they block (weir block list)\n",
+			     (unsigned long long)held, held == 1 ? "y does" : "ies do");
 	if (weir_json_u64_of(limits, "published"))
 		(void)printf("limits      generation %llu is published; %s\n",
 			     (unsigned long long)weir_json_u64_of(limits, "published"),

@@ -254,8 +254,8 @@ static void print_list(const char *name, const json_t *o)
 {
 	__u64 escalated = weir_json_u64_of(o, "escalation");
 
-	(void)printf("list        %s: %llu entries (%llu of the file, %llu of list files, %llu "
-		     "by command, ",
+	(void)printf("list        %s: %llu entries (%llu of the file, %llu of list files, %llu by "
+		     "command, ",
 		     name, (unsigned long long)weir_json_u64_of(o, "total"),
 		     (unsigned long long)weir_json_u64_of(o, "file"),
 		     (unsigned long long)weir_json_u64_of(o, "list-file"),

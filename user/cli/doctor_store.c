@@ -98,10 +98,9 @@ static void look_at_memory(struct weir_doctor *d, struct weir_store *s, struct a
 				 "volatile-ttl drops nothing but counts",
 				 policy);
 	else if (!strcmp(most, "0"))
-		weir_doctor_tell(
-			d, WEIR_FINDING_WARN, "store memory",
-			"no maxmemory: a flood of keys takes all that the machine has (set it, "
-			"and maxmemory-policy volatile-ttl)");
+		weir_doctor_tell(d, WEIR_FINDING_WARN, "store memory",
+				 "no maxmemory: a flood of keys takes all that the machine has "
+				 "(set it, and maxmemory-policy volatile-ttl)");
 	else if (!strcmp(policy, "noeviction"))
 		weir_doctor_tell(d, WEIR_FINDING_WARN, "store memory",
 				 "maxmemory-policy noeviction: when it is full every new client is "

@@ -100,10 +100,9 @@ static int check_count(const struct weir_args *a, struct weir_error *e)
 				      a->n ? "more arguments" : "an argument", c->name, c->usage);
 	if (a->n && !c->max_args && find_option(c, "config", strlen("config"), 0) &&
 	    strpbrk(a->arg[0], "./")) /* a file's name */
-		return weir_error_set(e, -EINVAL,
-				      "weir %s: a configuration is named with -c: weir "
-				      "%s -c %.200s",
-				      c->name, c->name, a->arg[0]);
+		return weir_error_set(
+			e, -EINVAL, "weir %s: a configuration is named with -c: weir %s -c %.200s",
+			c->name, c->name, a->arg[0]);
 	if ((int)a->n > c->max_args)
 		return weir_error_set(e, -EINVAL, "weir %s: %.64s is too much (weir %s%s%s)",
 				      c->name, a->arg[c->max_args], c->name, c->usage[0] ? " " : "",

@@ -177,9 +177,8 @@ static void print_losses(const json_t *r)
 			{"no_address_total",
 			 "requests of proxies did not say the client's address"},
 			{"no_target_total", "requests of proxies did not say the path"},
-			{"doubled_total",
-			 "requests of proxies had a header twice that must be one, and "
-			 "which was not believed"},
+			{"doubled_total", "requests of proxies had a header twice that must be "
+					  "one, and which was not believed"},
 			{"bad_requests_total",
 			 "requests of callers were wrong (path, method, JSON, token)"},
 			{"too_large_total",

@@ -94,8 +94,7 @@ static const struct weir_option del_options[] = {
 	{.name = "origin",
 	 .value = "NAME",
 	 .help = "all entries of this origin: command, that of a load, escalation (of every rule) "
-		 "or "
-		 "escalation:RULE"},
+		 "or escalation:RULE"},
 	END,
 };
 static const struct weir_option load_options[] = {
@@ -217,10 +216,9 @@ const struct weir_command weir_commands[] = {
 		.usage = "",
 		.summary = "the agent, in the foreground",
 		.detail = "SIGHUP reloads the configuration. SIGTERM ends the agent; what is "
-			  "attached stays attached and goes on "
-			  "with the last limits and lists (weir detach ends that); requests are "
-			  "not judged any more. With interfaces: [] it is the request layer "
-			  "alone, which needs no root.",
+			  "attached stays attached and goes on with the last limits and lists "
+			  "(weir detach ends that); requests are not judged any more. With "
+			  "interfaces: [] it is the request layer alone, which needs no root.",
 		.options = run_options,
 		.run = weir_cmd_run,
 	},
@@ -256,8 +254,7 @@ const struct weir_command weir_commands[] = {
 		.name = "explain",
 		.usage = "ADDR | --api-key - | --user NAME",
 		.summary = "all that is known of one client: lists, state per limit, verdict now, "
-			   "why, until when, and the "
-			   "command that lifts it",
+			   "why, until when, and the command that lifts it",
 		.detail = "Of an address in both layers, of an API key or a user in the request "
 			  "layer. An address that was blocked by escalation sees no answer any "
 			  "more, only time-outs.",
@@ -332,14 +329,11 @@ const struct weir_command weir_commands[] = {
 		.name = "limit push",
 		.usage = "",
 		.summary = "publish the limits of this host's file for the fleet",
-		.detail =
-			"packet_limits, request_limits, plans, exempt, suspicious and escalate of "
-			"the "
-			"file as it is now, with the next generation; refused if somebody else has "
-			"published since this agent last heard. Agents with store: {fleet: "
-			"{limits_from: store}} put them in force in one step, or keep the last "
-			"good "
-			"ones and say so.",
+		.detail = "packet_limits, request_limits, plans, exempt, suspicious and escalate "
+			  "of the file as it is now, with the next generation; refused if somebody "
+			  "else has published since this agent last heard. Agents with store: "
+			  "{fleet: {limits_from: store}} put them in force in one step, or keep "
+			  "the last good ones and say so.",
 		.options = none,
 		.talks = true,
 		.run = weir_cmd_limit_push,
@@ -349,8 +343,7 @@ const struct weir_command weir_commands[] = {
 		.usage = "",
 		.summary = "put the published limits in force here, now",
 		.detail = "Until the next reload where limits_from is file; what limit set has "
-			  "changed "
-			  "stays on top.",
+			  "changed stays on top.",
 		.options = none,
 		.talks = true,
 		.run = weir_cmd_limit_pull,
@@ -360,8 +353,7 @@ const struct weir_command weir_commands[] = {
 		.usage = "monitor|enforce",
 		.summary = "the panic button: stop or start dropping and refusing, at once",
 		.detail = "Stays through reload, restart and reboot. With --for it goes back by "
-			  "itself, also if the agent is "
-			  "restarted meanwhile.",
+			  "itself, also if the agent is restarted meanwhile.",
 		.options = mode_options,
 		.min_args = 1,
 		.max_args = 1,
@@ -386,8 +378,7 @@ const struct weir_command weir_commands[] = {
 		.usage = "",
 		.summary = "read the configuration and its list files anew",
 		.detail = "A file with errors changes nothing, and they are all printed. State is "
-			  "kept where name, algorithm, key "
-			  "and window are the same.",
+			  "kept where name, algorithm, key and window are the same.",
 		.options = reload_options,
 		.talks = true,
 		.run = weir_cmd_reload,

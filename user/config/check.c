@@ -35,11 +35,10 @@ static void refuse_foreign(const struct weir_reader *r, const struct weir_conf_l
 		if (!((l->given | (r->marks ? r->marks->bad : 0)) & g->bit))
 			continue;
 		if (bucket)
-			weir_reader_error(
-				r, weir_reader_at(r, "packet_limits", g->key),
-				"%s: a token-bucket has rate and burst (or say algorithm: "
-				"fixed-window)",
-				g->key);
+			weir_reader_error(r, weir_reader_at(r, "packet_limits", g->key),
+					  "%s: a token-bucket has rate and burst (or say "
+					  "algorithm: fixed-window)",
+					  g->key);
 		else
 			weir_reader_error(r, weir_reader_at(r, "packet_limits", g->key),
 					  "%s: a %s has limit and window (or leave algorithm out)",
@@ -121,11 +120,10 @@ static void check_bucket(const struct weir_reader *r, struct weir_conf_limit *l)
 	}
 	refill = (unsigned __int128)l->burst * l->rate_per_ns / l->rate;
 	if (refill > 30 * 86400 * (unsigned __int128)NS_PER_S) {
-		weir_reader_error(
-			r, weir_reader_at(r, "packet_limits", "burst"),
-			"limit \"%s\": its burst takes more than 30 days to come back at this rate "
-			"(a smaller burst or a higher rate)",
-			called(l));
+		weir_reader_error(r, weir_reader_at(r, "packet_limits", "burst"),
+				  "limit \"%s\": its burst takes more than 30 days to come back at "
+				  "this rate (a smaller burst or a higher rate)",
+				  called(l));
 	}
 }
 
@@ -134,11 +132,10 @@ static void check_window(const struct weir_reader *r, const struct weir_conf_lim
 	const yaml_node_t *where = weir_reader_at(r, "packet_limits", "limit");
 
 	if (l->algorithm == WEIR_ALGO_SLIDING_WINDOW && l->limit >> WEIR_SLIDING_COUNT_BITS)
-		weir_reader_error(
-			r, where,
-			"limit: %llu is too much for sliding-window-counter (below %llu; a shorter "
-			"window, or fixed-window)",
-			l->limit, 1ull << WEIR_SLIDING_COUNT_BITS);
+		weir_reader_error(r, where,
+				  "limit: %llu is too much for sliding-window-counter (below %llu; "
+				  "a shorter window, or fixed-window)",
+				  l->limit, 1ull << WEIR_SLIDING_COUNT_BITS);
 	if (l->bytes && l->limit < WEIR_FRAME_MIN_BYTES)
 		weir_reader_error(r, where,
 				  "limit: %llu bytes is smaller than one packet (%d or more)",
@@ -240,33 +237,28 @@ static void warn_limit(const struct weir_reader *r, const struct weir_conf_limit
 	    (l->match.source_port.n || l->match.destination_port.n || l->match.has_tcp_flags))
 		weir_reader_warn(r, weir_reader_at(r, "packet_limits.match", "fragment"),
 				 "limit \"%s\" sees first fragments only: the others carry neither "
-				 "ports nor "
-				 "TCP flags",
+				 "ports nor TCP flags",
 				 called(l));
 	if (l->bytes && room < WEIR_FRAME_BYTES)
 		weir_reader_warn(r, weir_reader_at(r, "packet_limits", key),
 				 "%s: a full frame of %d bytes never passes, even alone", key,
 				 WEIR_FRAME_BYTES);
 	if (l->block_for_ns && !nothing_but_tcp(&l->match))
-		weir_reader_warn(
-			r, weir_reader_at(r, "packet_limits", "block_for"),
-			"block_for: anyone can send %s in somebody else's name, and you would "
-			"block "
-			"them (leave block_for out, match protocol: tcp, or list under never_block "
-			"who must get through)",
-			l->match.any_protocol ? "packets" : "these packets");
+		weir_reader_warn(r, weir_reader_at(r, "packet_limits", "block_for"),
+				 "block_for: anyone can send %s in somebody else's name, and you "
+				 "would block them (leave block_for out, match protocol: tcp, or "
+				 "list under never_block who must get through)",
+				 l->match.any_protocol ? "packets" : "these packets");
 	if (l->scope == WEIR_SCOPE_FLEET && !l->block_for_ns && !nothing_but_tcp(&l->match))
-		weir_reader_warn(
-			r, weir_reader_at(r, "packet_limits", "scope"),
-			"scope: fleet: anyone can send %s in somebody else's name, and all hosts "
-			"would block them (match protocol: tcp, or list under never_block who must "
-			"get through)",
-			l->match.any_protocol ? "packets" : "these packets");
+		weir_reader_warn(r, weir_reader_at(r, "packet_limits", "scope"),
+				 "scope: fleet: anyone can send %s in somebody else's name, and "
+				 "all hosts would block them (match protocol: tcp, or list under "
+				 "never_block who must get through)",
+				 l->match.any_protocol ? "packets" : "these packets");
 	if (l->per == WEIR_PER_SOURCE && l->ipv6_prefix > 64 && (families(&l->match.source) & 2))
 		weir_reader_warn(r, weir_reader_at(r, "packet_limits", "ipv6_prefix"),
 				 "ipv6_prefix: %u counts each address by itself, and one IPv6 host "
-				 "has a whole "
-				 "/64 of them to change between",
+				 "has a whole /64 of them to change between",
 				 l->ipv6_prefix);
 }
 
@@ -287,11 +279,10 @@ static void check_aggregate(const struct weir_reader *r, const struct weir_conf_
 	if (l->per == WEIR_PER_SOURCE)
 		return;
 	if (l->block_for_ns)
-		weir_reader_error(
-			r, weir_reader_at(r, "packet_limits", "block_for"),
-			"block_for is for limits per: source: a blocked destination would be cut "
-			"off for everybody (leave block_for out: what is over the limit is "
-			"dropped)");
+		weir_reader_error(r, weir_reader_at(r, "packet_limits", "block_for"),
+				  "block_for is for limits per: source: a blocked destination "
+				  "would be cut off for everybody (leave block_for out: what is "
+				  "over the limit is dropped)");
 	if (r->conf && is_suspicious(r->conf, l))
 		weir_reader_error(r, weir_reader_at(r, "packet_limits", "per"),
 				  "limit \"%s\" is one of suspicious.packet_limits, which take "
@@ -314,18 +305,18 @@ static void check_fleet(const struct weir_reader *r, const struct weir_conf_limi
 		 64u * (l->bytes ? WEIR_FRAME_BYTES : 1u))
 		weir_reader_error(
 			r, where,
-			"scope: fleet needs a limit of at least 64 %s a minute (or scope: "
-			"host)",
+			"scope: fleet needs a limit of at least 64 %s a minute (or scope: host)",
 			l->bytes ? "full frames" : "packets");
 }
 
 void weir_limit_check_fleet_store(const struct weir_reader *r, const struct weir_conf *c,
 				  const struct weir_conf_limit *l)
 {
-	const char *what = !c->store.shared	   ? "a shared store (store: {url: redis://…}"
-			   : !c->store.fleet_lists ? "store.fleet.lists: all hosts block what "
-						     "one finds (lists: true"
-						   : NULL;
+	const char *what =
+		!c->store.shared ? "a shared store (store: {url: redis://…}"
+		: !c->store.fleet_lists
+			? "store.fleet.lists: all hosts block what one finds (lists: true"
+			: NULL;
 
 	if (l->scope == WEIR_SCOPE_FLEET && l->per == WEIR_PER_SOURCE && what)
 		weir_problems_add(r->problems, false, NULL, l->line, 0,

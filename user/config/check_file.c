@@ -25,8 +25,7 @@ static void warn_overlap(const struct weir_reader *r, const struct weir_conf *c)
 				continue;
 			weir_problems_add(r->problems, true, NULL, c->block.line[i], 0,
 					  "block: %s is inside the allowed %s (line %d), and allow "
-					  "wins: it is "
-					  "not blocked",
+					  "wins: it is not blocked",
 					  weir_prefix_format(&c->block.item[i], b),
 					  weir_prefix_format(&c->allow.item[j], a),
 					  c->allow.line[j]);
@@ -49,9 +48,8 @@ static void warn_forged_syn(const struct weir_reader *r, const struct weir_conf 
 		    (l->match.tcp_flags_set & (syn | ack)) == syn)
 			weir_problems_add(
 				r->problems, true, NULL, l->line, 0,
-				"limit \"%s\": %s on SYN packets, which can be sent in "
-				"somebody else's name (list under lists.never_block who must get "
-				"through)",
+				"limit \"%s\": %s on SYN packets, which can be sent in somebody "
+				"else's name (list under lists.never_block who must get through)",
 				l->name, l->block_for_ns ? "block_for" : "scope: fleet");
 	}
 }
@@ -64,15 +62,13 @@ static void warn_interfaces(const struct weir_reader *r, const struct weir_conf 
 	if (c->n_interfaces || c->attach == WEIR_ATTACH_EXTERNAL)
 		return;
 	if (packets && c->request.n_listener)
-		weir_reader_warn(
-			r, weir_reader_at(r, "", "interfaces"),
-			"interfaces: none is named, so no packet is limited or blocked (unless -i "
-			"names one)");
+		weir_reader_warn(r, weir_reader_at(r, "", "interfaces"),
+				 "interfaces: none is named, so no packet is limited or blocked "
+				 "(unless -i names one)");
 	else if (!c->request.n_listener)
 		weir_reader_warn(
 			r, weir_reader_at(r, "", "interfaces"),
-			"interfaces: none is named, so nothing is protected (unless -i names "
-			"one)");
+			"interfaces: none is named, so nothing is protected (unless -i names one)");
 }
 
 static void warn(struct weir_reader *r, const struct weir_conf *c)

@@ -131,10 +131,9 @@ static int settle_window(const struct weir_reader *r, struct weir_conf_request_l
 				  "window: only fixed-window goes by the calendar (1d for any 24 "
 				  "hours, or algorithm: fixed-window)");
 	else if (!calendar && there(r, l) & WEIR_REQUEST_GIVEN_TIMEZONE)
-		weir_reader_error(
-			r, at(r, "timezone"),
-			"timezone: this limit does not go by the calendar (algorithm: fixed-window "
-			"with window: day, week or month does)");
+		weir_reader_error(r, at(r, "timezone"),
+				  "timezone: this limit does not go by the calendar (algorithm: "
+				  "fixed-window with window: day, week or month does)");
 	if (!calendar && l->window_ns % 1000)
 		weir_reader_error(r, at(r, "window"),
 				  "window: no whole number of microseconds (for example 60s)");
@@ -188,11 +187,11 @@ static void refuse_inexact(const struct weir_reader *r, const struct weir_conf_r
 	for_plan(r->conf, plan, who, sizeof(who));
 	switch (l->algorithm) {
 	case WEIR_REQUEST_SLIDING_LOG:
-		weir_reader_error(r, at(r, "limit"),
-				  "limit: %llu%s is too much for sliding-window-log, which keeps "
-				  "the time of each request (at most %d; sliding-window-counter "
-				  "keeps two numbers)",
-				  l->limit[plan], who, WEIR_STORE_LOG_MAX);
+		weir_reader_error(
+			r, at(r, "limit"),
+			"limit: %llu%s is too much for sliding-window-log, which keeps the time of "
+			"each request (at most %d; sliding-window-counter keeps two numbers)",
+			l->limit[plan], who, WEIR_STORE_LOG_MAX);
 		break;
 	case WEIR_REQUEST_SLIDING_COUNTER:
 		weir_reader_error(r, at(r, "limit"),
@@ -207,8 +206,8 @@ static void refuse_inexact(const struct weir_reader *r, const struct weir_conf_r
 	default:
 		weir_reader_error(
 			r, at(r, l->algorithm == WEIR_REQUEST_TOKEN_BUCKET ? "burst" : "queue"),
-			"rate and %s%s cannot be counted exactly together (a rounder "
-			"rate such as 10/s, or a smaller %s)",
+			"rate and %s%s cannot be counted exactly together (a rounder rate such as "
+			"10/s, or a smaller %s)",
 			l->algorithm == WEIR_REQUEST_TOKEN_BUCKET ? "burst" : "queue", who,
 			l->algorithm == WEIR_REQUEST_TOKEN_BUCKET ? "burst" : "queue");
 	}
@@ -329,10 +328,10 @@ static void warn_unreached(const struct weir_reader *r, const struct weir_conf_r
 			always &= !weir_choice_has(&l->key.choice[i], sometimes[k]);
 		if (!always)
 			continue;
-		weir_reader_warn(r, at(r, "key"),
-				 "key: %s is always there, so that what stands after it never "
-				 "counts",
-				 weir_key_kind_name(l->key.choice[i].part[0].kind));
+		weir_reader_warn(
+			r, at(r, "key"),
+			"key: %s is always there, so that what stands after it never counts",
+			weir_key_kind_name(l->key.choice[i].part[0].kind));
 		return;
 	}
 }

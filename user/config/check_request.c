@@ -157,8 +157,7 @@ static void warn_listener(const struct weir_reader *r, const struct weir_conf_li
 					  ? "trusted_proxies: only this host reaches %s, and it is "
 					    "not among them: nobody may connect (%s)"
 					  : "trusted_proxies: only this host reaches %s, and it is "
-					    "not among them: what the proxy says is ignored "
-					    "(%s)",
+					    "not among them: what the proxy says is ignored (%s)",
 				  l->listen, l->family == 4 ? "127.0.0.1" : "\"::1\"");
 	if (l->profile == WEIR_PROFILE_SPOE && !is_loopback(l) && l->trusted.n == 0)
 		weir_reader_warn(r, listener_at(r, "listen"),
@@ -263,8 +262,7 @@ static int finish_escalate(struct weir_reader *r, void *entry)
 	for (size_t i = 0; i < ARRAY_LEN(needed); i++)
 		if (!weir_reader_has(r, "escalate", needed[i].key))
 			weir_reader_error(r, r->marks->node,
-					  "escalate: a rule without %s (for "
-					  "example %s)",
+					  "escalate: a rule without %s (for example %s)",
 					  needed[i].key, needed[i].example);
 	for (size_t i = 0; *x->name && i + 1 < q->n_escalate; i++)
 		if (strcmp(q->escalate[i].name, x->name) == 0)
@@ -302,10 +300,9 @@ int weir_suspicious_finish(struct weir_reader *r, struct weir_conf_suspicious *s
 				  "suspicious: without limit nothing follows from it (for example "
 				  "limit: {key: ip, rate: 1/s})");
 	if (!refused && !weir_reader_top_has(r, "suspicious", "packet_limits"))
-		weir_reader_error(
-			r, where,
-			"suspicious: who? (packet_limits: [NAME], or refused: {limits: [NAME], "
-			"count: 5, within: 60s})");
+		weir_reader_error(r, where,
+				  "suspicious: who? (packet_limits: [NAME], or refused: {limits: "
+				  "[NAME], count: 5, within: 60s})");
 	if (refused && !weir_reader_top_has(r, "suspicious.refused", "limits"))
 		weir_reader_error(r, weir_reader_top_at(r, "suspicious", "refused"),
 				  "refused: by which limits? (limits: [login])");
@@ -370,13 +367,13 @@ void weir_request_finish(struct weir_reader *r, struct weir_conf *c)
 	check_proxy_headers(r, q);
 	if (q->bytes < index && !weir_reader_top_wrong(r, "memory", "request_keys") &&
 	    !weir_reader_top_wrong(r, "memory", "request_bytes"))
-		weir_reader_error(
-			r,
-			weir_reader_top_has(r, "memory", "request_bytes")
-				? weir_reader_top_at(r, "memory", "request_bytes")
-				: weir_reader_top_at(r, "memory", "request_keys"),
-			"request_bytes: %s cannot even hold the index of %llu request_keys (%sB; "
-			"with the states themselves %sB)",
-			weir_str_format_size(q->bytes, size), q->keys,
-			weir_str_format_count(index, least), weir_str_format_count(bytes, all));
+		weir_reader_error(r,
+				  weir_reader_top_has(r, "memory", "request_bytes")
+					  ? weir_reader_top_at(r, "memory", "request_bytes")
+					  : weir_reader_top_at(r, "memory", "request_keys"),
+				  "request_bytes: %s cannot even hold the index of %llu "
+				  "request_keys (%sB; with the states themselves %sB)",
+				  weir_str_format_size(q->bytes, size), q->keys,
+				  weir_str_format_count(index, least),
+				  weir_str_format_count(bytes, all));
 }

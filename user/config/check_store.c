@@ -59,11 +59,10 @@ static void check_password(const struct weir_reader *r, const struct weir_conf_s
 	bool user = s->user || u->user;
 
 	if (u->password)
-		weir_reader_warn(
-			r, at(r, "store", "url"),
-			"url: there is a password in it, for everybody who may read this file%s "
-			"(password_file)",
-			s->password_file ? ", and password_file has another" : "");
+		weir_reader_warn(r, at(r, "store", "url"),
+				 "url: there is a password in it, for everybody who may read this "
+				 "file%s (password_file)",
+				 s->password_file ? ", and password_file has another" : "");
 	else if (user && !s->password_file && !getenv(PASSWORD_VARIABLE))
 		weir_reader_warn(r, at(r, "store", s->user ? "user" : "url"),
 				 "user: no password is here (password_file, or " PASSWORD_VARIABLE

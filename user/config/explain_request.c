@@ -186,11 +186,10 @@ void weir_request_explain(const struct weir_conf *c, FILE *f)
 	}
 	print_suspicious(q, f);
 	print_escalate(q, f);
-	(void)fprintf(
-		f,
-		"\nMemory of request limits: %llu states in at most %s (all of them take %sB, "
-		"the times of sliding-window-log 8 bytes a request more); full: the state "
-		"that would be over first goes.\n",
-		q->keys, weir_str_format_size(q->bytes, a),
-		weir_str_format_count(weir_store_embedded_bytes(&o, &index), b));
+	(void)fprintf(f,
+		      "\nMemory of request limits: %llu states in at most %s (all of them take "
+		      "%sB, the times of sliding-window-log 8 bytes a request more); full: the "
+		      "state that would be over first goes.\n",
+		      q->keys, weir_str_format_size(q->bytes, a),
+		      weir_str_format_count(weir_store_embedded_bytes(&o, &index), b));
 }

@@ -11,12 +11,11 @@ static void print_store(const struct weir_conf_store *s, FILE *f)
 {
 	char a[WEIR_STR_MAX], b[WEIR_STR_MAX], d[WEIR_STR_MAX], url[1024];
 
-	(void)fprintf(
-		f,
-		"\nStore: %s, keys begin with %s; a decision may take %s, up to %llu go in one "
-		"call.\n",
-		weir_conf_store_shown(s, url, sizeof(url)), s->prefix,
-		weir_str_format_duration(s->timeout_ns, a), s->batch);
+	(void)fprintf(f,
+		      "\nStore: %s, keys begin with %s; a decision may take %s, up to %llu go in "
+		      "one call.\n",
+		      weir_conf_store_shown(s, url, sizeof(url)), s->prefix,
+		      weir_str_format_duration(s->timeout_ns, a), s->batch);
 	(void)fprintf(f,
 		      "  After %llu failures in %s it is not asked any more, but tried every %s.\n",
 		      s->breaker_errors, weir_str_format_duration(s->breaker_within_ns, b),

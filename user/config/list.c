@@ -52,11 +52,10 @@ static void bad_line(struct weir_conf_problems *problems, const char *file, int 
 				  "%s: the length is out of range (0 to %d)", shown,
 				  memchr(text, ':', n) ? 128 : 32);
 	else
-		weir_problems_add(
-			problems, false, file, line, column,
-			"\"%s\" is neither an address nor a prefix (one a line; # begins a "
-			"comment)",
-			shown);
+		weir_problems_add(problems, false, file, line, column,
+				  "\"%s\" is neither an address nor a prefix (one a line; # begins "
+				  "a comment)",
+				  shown);
 }
 
 int weir_conf_list_parse(const char *file, const char *text, size_t n,

@@ -39,9 +39,9 @@ static int part_map(const char *text, size_t n, yaml_document_t *doc, const yaml
 	bool to_taken = false;
 
 	if (map->data.mapping.style == YAML_FLOW_MAPPING_STYLE)
-		return weir_error_set(e, -EINVAL,
-				      "the whole file is one {…}: write its settings on lines of "
-				      "their own");
+		return weir_error_set(
+			e, -EINVAL,
+			"the whole file is one {…}: write its settings on lines of their own");
 	for (const yaml_node_pair_t *p = map->data.mapping.pairs.start;
 	     p < map->data.mapping.pairs.top; p++) {
 		const yaml_node_t *key = yaml_document_get_node(doc, p->key);

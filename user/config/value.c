@@ -264,11 +264,10 @@ static int check_interface(const struct weir_target *t, const yaml_node_t *n)
 	for (const char *c = text; ok && *c; c++)
 		ok = isgraph((unsigned char)*c) && *c != '/' && *c != ':';
 	if (!ok)
-		weir_reader_error(
-			t->r, n,
-			"%s: \"%s\" cannot be an interface (at most 15 characters, no space, "
-			"'/' or ':')",
-			weir_value_key(t), weir_value_shown(n, buf));
+		weir_reader_error(t->r, n,
+				  "%s: \"%s\" cannot be an interface (at most 15 characters, no "
+				  "space, '/' or ':')",
+				  weir_value_key(t), weir_value_shown(n, buf));
 	return ok ? 0 : -EINVAL;
 }
 

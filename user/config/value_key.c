@@ -20,12 +20,11 @@ static int read_part(const struct weir_target *t, const yaml_node_t *n, struct w
 		return -EINVAL;
 	if (weir_key_part_parse(text, ret, &e) == 0)
 		return 0;
-	weir_reader_error(
-		t->r, n, "%s: %s%s", weir_value_key(t), e.text,
-		strstr(e.text, "is no part") && !strstr(e.text, "did you mean")
-			? " (ip, user, api-key, token, user-agent, endpoint, method, path, host, "
-			  "global, header:NAME, cookie:NAME, query:NAME)"
-			: "");
+	weir_reader_error(t->r, n, "%s: %s%s", weir_value_key(t), e.text,
+			  strstr(e.text, "is no part") && !strstr(e.text, "did you mean")
+				  ? " (ip, user, api-key, token, user-agent, endpoint, method, "
+				    "path, host, global, header:NAME, cookie:NAME, query:NAME)"
+				  : "");
 	return -EINVAL;
 }
 

@@ -19,11 +19,11 @@ static int read_prefix(const struct weir_target *t, const yaml_node_t *n, struct
 	len = n->data.scalar.length;
 	r = weir_prefix_parse(text, len, false, ret);
 	if (r == -EDOM && weir_prefix_parse(text, len, true, &p) == 0)
-		weir_reader_error(
-			t->r, n,
-			"%s: %s has bits set beyond its length (did you mean %s, or the address "
-			"alone?)",
-			weir_value_key(t), weir_value_shown(n, buf), weir_prefix_format(&p, right));
+		weir_reader_error(t->r, n,
+				  "%s: %s has bits set beyond its length (did you mean %s, or the "
+				  "address alone?)",
+				  weir_value_key(t), weir_value_shown(n, buf),
+				  weir_prefix_format(&p, right));
 	else if (r == -ERANGE)
 		weir_reader_error(t->r, n, "%s: %s: the length is out of range (0 to %d)",
 				  weir_value_key(t), weir_value_shown(n, buf),

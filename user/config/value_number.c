@@ -187,11 +187,10 @@ int weir_value_rate(const struct weir_target *t)
 	    (unsigned __int128)rate.amount * 1000000000 >
 		    (unsigned __int128)rate.per_ns * 100000000000ull ||
 	    (unsigned __int128)rate.amount * 30 * 86400 * 1000000000ull < rate.per_ns) {
-		weir_reader_error(
-			t->r, t->node,
-			"%s: %s is out of range (from 1/30d, slower rounds to nothing, to 800 "
-			"Gbit/s or 100 G packets/s)",
-			weir_value_key(t), weir_value_shown(t->node, buf));
+		weir_reader_error(t->r, t->node,
+				  "%s: %s is out of range (from 1/30d, slower rounds to nothing, "
+				  "to 800 Gbit/s or 100 G packets/s)",
+				  weir_value_key(t), weir_value_shown(t->node, buf));
 		return -EINVAL;
 	}
 	l->rate = rate.amount;

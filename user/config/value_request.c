@@ -152,11 +152,11 @@ static int find_limit(const struct weir_target *t, const yaml_node_t *node, cons
 			continue;
 		if (!packet || t->r->conf->limits[i].per == WEIR_PER_SOURCE)
 			return 0;
-		weir_reader_error(
-			t->r, node,
-			"%s: \"%s\" is a limit per: %s, and who sends then need not be at "
-			"fault (name limits per: source)",
-			weir_value_key(t), name, weir_per_name(t->r->conf->limits[i].per));
+		weir_reader_error(t->r, node,
+				  "%s: \"%s\" is a limit per: %s, and who sends then need not be "
+				  "at fault (name limits per: source)",
+				  weir_value_key(t), name,
+				  weir_per_name(t->r->conf->limits[i].per));
 		return -EINVAL;
 	}
 	near = weir_str_closest(name, names, n);

@@ -150,16 +150,14 @@ static void warn_rotating(const struct weir_reader *r, const struct weir_conf_re
 	if (l->new_per_ip.count) /* keys that stay in use stay: the sum has no bound */
 		warn_at(r, l->line,
 			"limit \"%s\": new_per_ip lets an address keep every %s%s%s that it goes "
-			"on "
-			"using, and no limit with key: ip bounds them all (add one)",
+			"on using, and no limit with key: ip bounds them all (add one)",
 			l->name, weir_key_kind_name(part->kind), *part->name ? ":" : "",
 			part->name);
 	else
 		warn_at(r, l->line,
 			"limit \"%s\": a client that writes another %s%s%s into each request never "
 			"meets it, and no limit with key: ip counts the same requests (add one, "
-			"and "
-			"new_per_ip)",
+			"and new_per_ip)",
 			l->name, weir_key_kind_name(part->kind), *part->name ? ":" : "",
 			part->name);
 }
@@ -255,10 +253,10 @@ static void warn_idle(const struct weir_reader *r, const struct weir_conf_reques
 				 "(plans_file, or http: {proxy_headers: {plan: X-Plan}})",
 				 q->plan[0]);
 	if (q->header_plan && !q->n_plan)
-		weir_reader_warn(r, weir_reader_top_at(r, "http.proxy_headers", "plan"),
-				 "plan: there are no plans, so %s says nothing (plans: [free, "
-				 "pro])",
-				 q->header_plan);
+		weir_reader_warn(
+			r, weir_reader_top_at(r, "http.proxy_headers", "plan"),
+			"plan: there are no plans, so %s says nothing (plans: [free, pro])",
+			q->header_plan);
 }
 
 static void warn_proxy_headers(const struct weir_reader *r, const struct weir_conf_request *q)
@@ -271,12 +269,11 @@ static void warn_proxy_headers(const struct weir_reader *r, const struct weir_co
 			given[n++] = name[i];
 	if (!n)
 		return;
-	weir_reader_warn(
-		r, weir_reader_top_at(r, "http", "proxy_headers"),
-		"proxy_headers: your proxy must set or remove %s%s%s%s%s on every request, "
-		"or clients write what they like into %s",
-		given[0], n == 3 ? ", " : "", n == 3 ? given[1] : "", n > 1 ? " and " : "",
-		n > 1 ? given[n - 1] : "", n > 1 ? "them" : "it");
+	weir_reader_warn(r, weir_reader_top_at(r, "http", "proxy_headers"),
+			 "proxy_headers: your proxy must set or remove %s%s%s%s%s on every "
+			 "request, or clients write what they like into %s",
+			 given[0], n == 3 ? ", " : "", n == 3 ? given[1] : "", n > 1 ? " and " : "",
+			 n > 1 ? given[n - 1] : "", n > 1 ? "them" : "it");
 }
 
 static void warn_layers(const struct weir_reader *r, const struct weir_conf *c)
@@ -285,10 +282,9 @@ static void warn_layers(const struct weir_reader *r, const struct weir_conf *c)
 	bool packets = c->n_interfaces || c->attach == WEIR_ATTACH_EXTERNAL;
 
 	if (q->suspicious.n_packet_limits && !packets)
-		weir_reader_warn(
-			r, weir_reader_top_at(r, "suspicious", "packet_limits"),
-			"packet_limits: no interface is named, so nobody is ever over them "
-			"(unless -i names one)");
+		weir_reader_warn(r, weir_reader_top_at(r, "suspicious", "packet_limits"),
+				 "packet_limits: no interface is named, so nobody is ever over "
+				 "them (unless -i names one)");
 	for (size_t i = 0; i < q->n_escalate; i++) {
 		const struct weir_conf_escalate *e = &q->escalate[i];
 

@@ -260,8 +260,8 @@ static void scan_event(struct scan *s, const yaml_event_t *e, struct weir_conf_p
 		break;
 	case YAML_ALIAS_EVENT:
 		event_problem(e, problems,
-			      "an alias '*' (write the value out; aliases and "
-			      "merge keys are not supported)");
+			      "an alias '*' (write the value out; aliases and merge keys are not "
+			      "supported)");
 		break;
 	case YAML_SCALAR_EVENT:
 		anchor = e->data.scalar.anchor;

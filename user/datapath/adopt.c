@@ -385,8 +385,7 @@ int weir_adopt(struct weir_datapath *d, char *const *interfaces, size_t n, struc
 	if (ret->resized)
 		weir_note(d,
 			  "the tables found are not of the size of memory.packet_sources: new ones "
-			  "are "
-			  "made%s",
+			  "are made%s",
 			  ret->old_sources[0] >= 0 ? ", state is copied" : ", which begin empty");
 	if (n_bad || ret->resized)
 		return WEIR_ADOPT_PARTLY;

@@ -181,10 +181,9 @@ static int build_nets(struct change *c, struct weir_error *e)
 					&c->compiled->nets[i].key, &c->compiled->nets[i].mask,
 					BPF_ANY);
 	if (r == -E2BIG)
-		return weir_error_set(e, r,
-				      "the limits name %zu prefixes in source: and destination: "
-				      "(4096 fit)",
-				      c->compiled->n_nets);
+		return weir_error_set(
+			e, r, "the limits name %zu prefixes in source: and destination: (4096 fit)",
+			c->compiled->n_nets);
 	return r < 0 ? weir_kernel_error(e, r, "cannot write the prefixes of limits") : 0;
 }
 

@@ -62,11 +62,11 @@ static int refuse(const struct weir_iface *i, __u32 prog_id, struct weir_error *
 		e, -EBUSY, "%s: occupied by %s%s; %s", i->name, what,
 		other ? ", which belongs to another instance of weir or to a program without agent"
 		      : "",
-		other			 ? "detach that one first"
-		: is_dispatcher(prog_id) ? "it is libxdp's dispatcher, attach: chain joins it"
-					 : "attach: chain shares an interface with programs that "
-					   "libxdp loaded; else "
-					   "detach it first (ip link set dev IFACE xdp off)");
+		other ? "detach that one first"
+		: is_dispatcher(prog_id)
+			? "it is libxdp's dispatcher, attach: chain joins it"
+			: "attach: chain shares an interface with programs that libxdp loaded; "
+			  "else detach it first (ip link set dev IFACE xdp off)");
 }
 
 /* --- what kind of interface ---------------------------------------------------------------------- */
@@ -95,8 +95,8 @@ static int check_kind(const struct weir_datapath *d, const struct weir_iface *i,
 	if (i->type == ARPHRD_LOOPBACK && d->xdp_mode != WEIR_XDP_GENERIC)
 		return weir_error_set(
 			e, -EOPNOTSUPP,
-			"%s: the loopback interface has no native mode, and only this "
-			"machine itself can reach it (xdp_mode: generic insists)",
+			"%s: the loopback interface has no native mode, and only this machine "
+			"itself can reach it (xdp_mode: generic insists)",
 			i->name);
 	if (strcmp(i->kind, "bridge") == 0) {
 		list_ports(i->index, text, sizeof(text));
@@ -109,12 +109,11 @@ static int check_kind(const struct weir_datapath *d, const struct weir_iface *i,
 		struct weir_iface parent;
 		bool has = i->parent && weir_iface_get_index(i->parent, &parent) == 0;
 
-		return weir_error_set(
-			e, -EOPNOTSUPP,
-			"%s carries no Ethernet frames (%s): name the interface that its "
-			"packets come in by instead%s%s%s",
-			i->name, i->kind[0] ? i->kind : "unknown kind", has ? " (" : "",
-			has ? parent.name : "", has ? ")" : "");
+		return weir_error_set(e, -EOPNOTSUPP,
+				      "%s carries no Ethernet frames (%s): name the interface that "
+				      "its packets come in by instead%s%s%s",
+				      i->name, i->kind[0] ? i->kind : "unknown kind",
+				      has ? " (" : "", has ? parent.name : "", has ? ")" : "");
 	}
 	return 0;
 }

@@ -137,10 +137,9 @@ int weir_chain_attach(struct weir_datapath *d, const struct weir_iface *i,
 	}
 	if (!a->note[0] && weir_iface_get_index(i->index, &now) == 0 &&
 	    weir_prog_is_weir(weir_iface_prog(&now), 0))
-		(void)snprintf(
-			a->note, sizeof(a->note),
-			"alone: this kernel refuses libxdp's dispatcher, so no other program can "
-			"join");
+		(void)snprintf(a->note, sizeof(a->note),
+			       "alone: this kernel refuses libxdp's dispatcher, so no other "
+			       "program can join");
 	return 0;
 }
 

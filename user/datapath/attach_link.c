@@ -68,9 +68,8 @@ static int pin_link(const struct weir_datapath *d, int fd, const struct weir_ifa
 		    !is_on(&info, &other))
 			return weir_error_set(
 				e, -EEXIST,
-				"%s/%s is the link of an interface in another network "
-				"namespace; detach it there, or give this agent another "
-				"instance:",
+				"%s/%s is the link of an interface in another network namespace; "
+				"detach it there, or give this agent another instance:",
 				d->folder, pin);
 		r = weir_pin(d, there, weir_pin_link_name(other.name, right), e);
 		if (r < 0)
@@ -149,11 +148,10 @@ int weir_link_update(struct weir_datapath *d, const struct weir_iface *i, const 
 
 		if (!weir_prog_is_weir(info.prog_id, 0)) {
 			weir_prog_describe(info.prog_id, what, sizeof(what));
-			return weir_error_set(
-				e, -EBUSY,
-				"%s: our link %s/%s carries %s, which is not weir; remove "
-				"the pin to detach it",
-				i->name, d->folder, pin, what);
+			return weir_error_set(e, -EBUSY,
+					      "%s: our link %s/%s carries %s, which is not weir; "
+					      "remove the pin to detach it",
+					      i->name, d->folder, pin, what);
 		}
 		old = bpf_prog_get_fd_by_id(info.prog_id);
 		if (old < 0)

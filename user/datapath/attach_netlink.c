@@ -27,10 +27,9 @@ int weir_netlink_replace(struct weir_datapath *d, const struct weir_iface *i,
 	a->native = i->native_id == old_id;
 	a->netlink = true;
 	if (d->attach == WEIR_ATTACH_LINK)
-		(void)snprintf(
-			a->note, sizeof(a->note),
-			"stays on netlink, where it was attached: `weir detach` and a new start "
-			"make it a link, with a gap");
+		(void)snprintf(a->note, sizeof(a->note),
+			       "stays on netlink, where it was attached: `weir detach` and a new "
+			       "start make it a link, with a gap");
 	if (old_id == d->prog_id)
 		return 0;
 	old = bpf_prog_get_fd_by_id(old_id);

@@ -56,11 +56,10 @@ static int expand(const struct weir_conf *conf, __u64 pass_ns, struct all *ret,
 		if (conf->limits[i].scope != WEIR_SCOPE_FLEET)
 			continue;
 		if (n == WEIR_LIMITS_MAX)
-			return weir_error_set(
-				e, -EINVAL,
-				"packet_limits: %zu limits, and one more place for each of scope: "
-				"fleet (at most %u in all)",
-				conf->n_limits, WEIR_LIMITS_MAX);
+			return weir_error_set(e, -EINVAL,
+					      "packet_limits: %zu limits, and one more place for "
+					      "each of scope: fleet (at most %u in all)",
+					      conf->n_limits, WEIR_LIMITS_MAX);
 		l = &ret->limit[n];
 		*l = conf->limits[i];
 		l->algorithm = WEIR_ALGO_FIXED_WINDOW;

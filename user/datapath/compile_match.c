@@ -80,8 +80,7 @@ static int check_possible(const struct weir_conf_match *m, struct weir_error *e)
 	if (!wants_family(m, 4) && !wants_family(m, 6))
 		return weir_error_set(e, -EINVAL,
 				      "matches no packet: its protocol, source and destination "
-				      "belong to different "
-				      "families (use prefixes of one)");
+				      "belong to different families (use prefixes of one)");
 	return 0;
 }
 
@@ -158,13 +157,12 @@ static int classify(const struct weir_conf *conf, const struct field *f, struct 
 			for (c = 0; c < used && seen[c] != masks[v]; c++)
 				;
 		if (c > CLASSES_MAX)
-			return weir_error_set(e, -EINVAL,
-					      "packet_limits: %s conditions of all limits together "
-					      "tell more than %u "
-					      "kinds of values apart (use fewer or wider ranges, "
-					      "or the same ranges in "
-					      "several limits)",
-					      f->name, CLASSES_MAX);
+			return weir_error_set(
+				e, -EINVAL,
+				"packet_limits: %s conditions of all limits together tell more "
+				"than %u kinds of values apart (use fewer or wider ranges, or the "
+				"same ranges in several limits)",
+				f->name, CLASSES_MAX);
 		if (c == used)
 			seen[used++] = masks[v];
 		f->class[v] = c;
@@ -231,12 +229,11 @@ static int net_lens(const struct weir_compiled *c, __u8 side, __u8 family, __u8 
 		if (!used[len])
 			continue;
 		if (n == WEIR_NET_LENS)
-			return weir_error_set(e, -EINVAL,
-					      "packet_limits: %s prefixes of all limits together "
-					      "have more than %u "
-					      "different IPv%u lengths (use fewer lengths)",
-					      side ? "destination" : "source", WEIR_NET_LENS,
-					      family);
+			return weir_error_set(
+				e, -EINVAL,
+				"packet_limits: %s prefixes of all limits together have more than "
+				"%u different IPv%u lengths (use fewer lengths)",
+				side ? "destination" : "source", WEIR_NET_LENS, family);
 		ret_lens[n++] = len;
 	}
 	*ret_n = n;

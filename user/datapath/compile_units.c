@@ -99,9 +99,8 @@ static int bucket_refuse(const struct weir_conf_limit *l, struct weir_error *e)
 	weir_str_format_amount(l->burst, l->bytes, a);
 	weir_str_format_amount(MAX_BURST >> frac, l->bytes, b);
 	return weir_error_set(e, -EINVAL,
-			      "burst %s is too large at rate %s (set burst: to %s or less; "
-			      "without one it is "
-			      "one second's worth)",
+			      "burst %s is too large at rate %s (set burst: to %s or less; without "
+			      "one it is one second's worth)",
 			      a, r, b);
 }
 
@@ -155,10 +154,9 @@ static int window_units(const struct weir_conf_limit *l, const struct weir_limit
 	if (!l->window_ns)
 		return weir_error_set(e, -EINVAL, "window is 0 (a time, such as 1s)");
 	if (!l->limit)
-		return weir_error_set(
-			e, -EINVAL,
-			"limit is 0 and nothing would ever pass (at least 1; to refuse all, "
-			"block the sources)");
+		return weir_error_set(e, -EINVAL,
+				      "limit is 0 and nothing would ever pass (at least 1; to "
+				      "refuse all, block the sources)");
 	if (l->limit > max)
 		return weir_error_set(
 			e, -EINVAL,

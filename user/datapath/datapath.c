@@ -44,13 +44,12 @@ static int check_rights(struct weir_error *e)
 		return 0; /* the calls themselves will tell */
 	if ((c[0].effective & need) == need)
 		return 0;
-	return weir_error_set(
-		e, -EPERM,
-		"root is needed to load an XDP program and to read its maps (missing: "
-		"%s%s%s); try sudo",
-		c[0].effective & 1u << CAP_SYS_ADMIN ? "" : "CAP_SYS_ADMIN",
-		c[0].effective & need ? "" : ", ",
-		c[0].effective & 1u << CAP_NET_ADMIN ? "" : "CAP_NET_ADMIN");
+	return weir_error_set(e, -EPERM,
+			      "root is needed to load an XDP program and to read its maps "
+			      "(missing: %s%s%s); try sudo",
+			      c[0].effective & 1u << CAP_SYS_ADMIN ? "" : "CAP_SYS_ADMIN",
+			      c[0].effective & need ? "" : ", ",
+			      c[0].effective & 1u << CAP_NET_ADMIN ? "" : "CAP_NET_ADMIN");
 }
 
 static int take_conf(struct weir_datapath *d, const struct weir_conf *conf, struct weir_error *e)
@@ -61,21 +60,19 @@ static int take_conf(struct weir_datapath *d, const struct weir_conf *conf, stru
 
 	if (strpbrk(name, "./") || strcmp(name, "xdp") == 0 || strcmp(name, "tc") == 0 ||
 	    strcmp(name, "ip") == 0)
-		return weir_error_set(
-			e, -EINVAL,
-			"instance \"%s\" cannot name a folder in bpffs (no dot, no slash, "
-			"and not xdp, tc or ip, which belong to other tools)",
-			name);
+		return weir_error_set(e, -EINVAL,
+				      "instance \"%s\" cannot name a folder in bpffs (no dot, no "
+				      "slash, and not xdp, tc or ip, which belong to other tools)",
+				      name);
 	if (!weir_str_copy(d->instance, sizeof(d->instance), name) ||
 	    !weir_str_copy(d->bpffs, sizeof(d->bpffs), bpffs))
 		return weir_error_set(e, -ENAMETOOLONG, "bpffs or instance has too long a name");
 	(void)snprintf(d->folder, sizeof(d->folder), "%s/%s", d->bpffs, d->instance);
 	if (bytes < 4096 || (bytes & (bytes - 1)) || bytes / sizeof(struct weir_bucket4) > 1u << 26)
-		return weir_error_set(
-			e, -EINVAL,
-			"memory.packet_sources is %llu bytes (a power of two from 4096 "
-			"to 4 GiB would be right)",
-			(unsigned long long)bytes);
+		return weir_error_set(e, -EINVAL,
+				      "memory.packet_sources is %llu bytes (a power of two from "
+				      "4096 to 4 GiB would be right)",
+				      (unsigned long long)bytes);
 	d->buckets4 = (__u32)(bytes / sizeof(struct weir_bucket4));
 	d->buckets6 = (__u32)(bytes / sizeof(struct weir_bucket6));
 	d->attach = conf->attach;

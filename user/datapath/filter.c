@@ -83,12 +83,11 @@ int weir_filter_build(const struct weir_lists *lists, struct weir_filter *ret, s
 
 			r = weir_filter_add(f, list, p);
 			if (r < 0)
-				return weir_error_set(e, r,
-						      "the %s list has IPv%u prefixes of more than "
-						      "%u different lengths (at "
-						      "most %u in one list)",
-						      names[list], p->family, WEIR_LIST_LENS,
-						      WEIR_LIST_LENS);
+				return weir_error_set(
+					e, r,
+					"the %s list has IPv%u prefixes of more than %u different "
+					"lengths (at most %u in one list)",
+					names[list], p->family, WEIR_LIST_LENS, WEIR_LIST_LENS);
 		}
 	}
 	*ret = *f;

@@ -139,14 +139,12 @@ static const char *meaning(int r)
 	switch (-r) {
 	case EPERM:
 		return "not permitted: root is needed (CAP_SYS_ADMIN and CAP_NET_ADMIN in the "
-		       "first user "
-		       "namespace), and no kernel lockdown";
+		       "first user namespace), and no kernel lockdown";
 	case EACCES:
 		return "the kernel's verifier refused the program, or a security module the call";
 	case E2BIG:
 		return "too large for this kernel: a map has more entries than it allows, the "
-		       "program more "
-		       "instructions, or a structure is newer than it";
+		       "program more instructions, or a structure is newer than it";
 	case EINVAL:
 		return "the kernel does not know what was asked of it: weir needs Linux 6.1 or "
 		       "later";
@@ -154,8 +152,7 @@ static const char *meaning(int r)
 		return "this kernel or driver does not support it";
 	case ENOMEM:
 		return "not enough memory: lower memory.packet_sources, or raise the memory limit "
-		       "of the "
-		       "service";
+		       "of the service";
 	case ENOSYS:
 		return "this kernel was built without BPF (CONFIG_BPF_SYSCALL)";
 	case EBUSY:
@@ -220,38 +217,33 @@ static void hint(const struct weir_iface *i, int r, bool native, const char *ext
 	weir_iface_driver(i->name, driver);
 	ret[0] = '\0';
 	if (strcmp(i->kind, "vlan") == 0 && native) {
-		(void)snprintf(
-			ret, size,
-			"a VLAN interface takes programs in generic mode only: name its parent "
-			"instead, weir reads the tags");
+		(void)snprintf(ret, size,
+			       "a VLAN interface takes programs in generic mode only: name its "
+			       "parent instead, weir reads the tags");
 	} else if (is_mtu(i, r, extack)) {
 		mtu = known_mtu(driver);
 		if (mtu)
-			(void)snprintf(
-				ret, size,
-				"MTU %u is too large, driver %s takes about %u in native mode: ip "
-				"link set dev %s mtu %u, or xdp_mode: generic",
-				i->mtu, driver, mtu, i->name, mtu);
+			(void)snprintf(ret, size,
+				       "MTU %u is too large, driver %s takes about %u in native "
+				       "mode: ip link set dev %s mtu %u, or xdp_mode: generic",
+				       i->mtu, driver, mtu, i->name, mtu);
 		else
-			(void)snprintf(
-				ret, size,
-				"MTU %u is too large for driver %s in native mode, which wants a "
-				"frame in one page of 4096 bytes: ip link set dev %s mtu 1500, or "
-				"xdp_mode: generic",
-				i->mtu, driver[0] ? driver : "unknown", i->name);
+			(void)snprintf(ret, size,
+				       "MTU %u is too large for driver %s in native mode, which "
+				       "wants a frame in one page of 4096 bytes: ip link set dev "
+				       "%s mtu 1500, or xdp_mode: generic",
+				       i->mtu, driver[0] ? driver : "unknown", i->name);
 	} else if (has(extack, "LRO") || has(extack, "GRO_HW") || has(extack, "CSUM")) {
 		(void)snprintf(ret, size, "ethtool -K %s lro off rx-gro-hw off", i->name);
 	} else if (has(extack, "queue") || has(extack, "channel") || has(extack, "ring")) {
-		(void)snprintf(
-			ret, size,
-			"fewer queues: ethtool -l %s shows how many, ethtool -L %s combined N sets "
-			"them",
-			i->name, i->name);
+		(void)snprintf(ret, size,
+			       "fewer queues: ethtool -l %s shows how many, ethtool -L %s combined "
+			       "N sets them",
+			       i->name, i->name);
 	} else if (has(extack, "upper device") || has(extack, "master")) {
-		(void)snprintf(
-			ret, size,
-			"the bond or bridge over it has a program already: attach to one of the "
-			"two, not both");
+		(void)snprintf(ret, size,
+			       "the bond or bridge over it has a program already: attach to one of "
+			       "the two, not both");
 	} else if (native && r == -EOPNOTSUPP) {
 		(void)snprintf(ret, size,
 			       "driver %s has no native mode; xdp_mode: auto or generic works",

@@ -185,8 +185,7 @@ static int size_regions(bool v6, __u32 buckets, unsigned n, struct weir_group *g
 		return weir_error_set(
 			e, -EINVAL,
 			"memory: packet_sources is too small for the %u groups of limits with "
-			"IPv%u state "
-			"(at least %u bytes)",
+			"IPv%u state (at least %u bytes)",
 			n, v6 ? 6 : 4,
 			(unsigned)((v6 ? sizeof(struct weir_bucket6) : sizeof(struct weir_bucket4))
 				   << k));
@@ -248,9 +247,8 @@ static int place_family(const struct weir_conf *conf, const struct weir_policy *
 		if (n == 1 && !place_run(p, ids, 1, shape_of(v6, len), NULL, spot)) {
 			(void)weir_error_set(e, -EINVAL,
 					     "a sliding window with block_for has no room beside a "
-					     "source prefix "
-					     "longer than /64 (use ipv6_prefix: 64 or shorter, or "
-					     "another algorithm)");
+					     "source prefix longer than /64 (use ipv6_prefix: 64 "
+					     "or shorter, or another algorithm)");
 			return weir_compile_blame(conf, &conf->limits[i], -EINVAL, e);
 		}
 	}

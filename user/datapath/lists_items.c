@@ -30,11 +30,10 @@ int weir_list_check(const struct weir_prefix *p, struct weir_error *e)
 int weir_list_no_room(struct weir_error *e, enum weir_list list, __u8 family, __u32 holds,
 		      size_t more, __u32 room)
 {
-	return weir_error_set(
-		e, -ENOSPC,
-		"%s, IPv%u: it holds %u entries and has room for %u; %zu more were to go "
-		"in: %zu do not fit, so none was taken",
-		list_name[list], family, holds, room, more, holds + more - room);
+	return weir_error_set(e, -ENOSPC,
+			      "%s, IPv%u: it holds %u entries and has room for %u; %zu more were "
+			      "to go in: %zu do not fit, so none was taken",
+			      list_name[list], family, holds, room, more, holds + more - room);
 }
 
 static int by_prefix(const void *a, const void *b)

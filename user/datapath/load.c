@@ -148,10 +148,8 @@ int weir_load(struct weir_datapath *d, const int reuse[WEIR_MAP_MAX], bool open_
 			r = weir__load(skel);
 		if (r == 0) {
 			if (!frags)
-				weir_note(
-					d,
-					"this kernel takes no program for frames beyond one page: "
-					"interfaces need an MTU below 3500");
+				weir_note(d, "this kernel takes no program for frames beyond one "
+					     "page: interfaces need an MTU below 3500");
 			*ret = skel;
 			return 0;
 		}

@@ -67,8 +67,8 @@ static int mount_bpffs(struct weir_datapath *d, struct weir_error *e)
 	if (!is_empty(d->bpffs))
 		return weir_error_set(
 			e, -ENOTEMPTY,
-			"%s: no bpffs is mounted there, and mounting one would hide "
-			"what is in this folder (bpffs: /sys/fs/bpf is the usual one)",
+			"%s: no bpffs is mounted there, and mounting one would hide what is in "
+			"this folder (bpffs: /sys/fs/bpf is the usual one)",
 			d->bpffs);
 	if (mount("bpf", d->bpffs, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0)
 		return weir_error_set(e, -errno,
@@ -103,11 +103,10 @@ int weir_pin_folder(struct weir_datapath *d, struct weir_error *e)
 	if (fd < 0)
 		return weir_error_set(e, -errno, "%s: %s", d->folder, strerror(errno));
 	if (!weir_pin_lock(fd))
-		return weir_error_set(
-			e, -EBUSY,
-			"another agent runs as instance \"%s\" (%s is locked); stop it, or "
-			"give this one another instance:",
-			d->instance, d->folder);
+		return weir_error_set(e, -EBUSY,
+				      "another agent runs as instance \"%s\" (%s is locked); stop "
+				      "it, or give this one another instance:",
+				      d->instance, d->folder);
 	d->lock_fd = TAKE_FD(fd);
 	return 0;
 }

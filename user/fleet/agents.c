@@ -154,8 +154,8 @@ void weir_fleet_take_self(struct weir_fleet *f, const char *before)
 	weir_fleet_name_anew(f);
 	(void)weir_fleet_disk_end(f->disk); /* found out again after a restart */
 	weir_log(WEIR_LOG_WARNING, "fleet-copy", "why", "s",
-		 "another agent has this one's name in the fleet (a copied state_dir?): it takes "
-		 "a new one",
+		 "another agent has this one's name in the fleet (a copied state_dir?): it takes a "
+		 "new one",
 		 NULL);
 }
 
@@ -313,11 +313,10 @@ void weir_fleet_take_secret(struct weir_fleet *f, const char *secret, const char
 		f->want_secret = true;
 	judge(f);
 	if (!f->has_secret && !has && f->fleet_fingerprint[0])
-		(void)snprintf(
-			f->unready, sizeof(f->unready),
-			"the fleet's key secret (%s) is not in the store: other hosts have it "
-			"in store.key_secret_file, this one too must",
-			f->fleet_fingerprint);
+		(void)snprintf(f->unready, sizeof(f->unready),
+			       "the fleet's key secret (%s) is not in the store: other hosts have "
+			       "it in store.key_secret_file, this one too must",
+			       f->fleet_fingerprint);
 }
 
 const char *weir_fleet_unready(const struct weir_fleet *f)
@@ -456,14 +455,13 @@ void weir_fleet_take_published(struct weir_fleet *f, int r, const struct redisRe
 	char text[200];
 
 	if (r == -ESTALE)
-		(void)snprintf(
-			text, sizeof(text),
-			"generation %llu was published by %.64s meanwhile (weir limit diff shows "
-			"it); push again to replace it",
-			(unsigned long long)generation,
-			rest && weir_fleet_reply_text(rest, 1, NULL)
-				? weir_fleet_reply_text(rest, 1, NULL)
-				: "another host");
+		(void)snprintf(text, sizeof(text),
+			       "generation %llu was published by %.64s meanwhile (weir limit diff "
+			       "shows it); push again to replace it",
+			       (unsigned long long)generation,
+			       rest && weir_fleet_reply_text(rest, 1, NULL)
+				       ? weir_fleet_reply_text(rest, 1, NULL)
+				       : "another host");
 	else
 		(void)weir_str_copy(text, sizeof(text), r < 0 ? why : "");
 	free(TAKE_PTR(f->publish.text));

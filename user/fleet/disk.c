@@ -48,8 +48,9 @@ static int prepare(struct weir_fleet_disk *d)
 {
 	sqlite3_stmt *q = NULL;
 	int version = 0;
-	int r = run_sql(d, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; "
-			   "PRAGMA synchronous=FULL;");
+	int r = run_sql(
+		d,
+		"PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;");
 
 	if (r == SQLITE_OK)
 		r = sqlite3_prepare_v2(d->db, "PRAGMA user_version", -1, &q, NULL);
@@ -64,15 +65,12 @@ static int prepare(struct weir_fleet_disk *d)
 		return SQLITE_MISMATCH;
 	r = SQLITE_OK;
 	if (version == 0)
-		r = run_sql(d, "BEGIN;"
-			       "CREATE TABLE item(key TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-			       "lines TEXT) WITHOUT ROWID;"
-			       "CREATE TABLE op(ord INTEGER, sub INTEGER, kind INTEGER NOT NULL, "
-			       "key TEXT NOT NULL, data TEXT NOT NULL, batch INTEGER NOT NULL, "
-			       "PRIMARY KEY(ord,sub)) WITHOUT ROWID;"
-			       "CREATE TABLE word(key TEXT PRIMARY KEY, value TEXT NOT NULL) "
-			       "WITHOUT ROWID;"
-			       "PRAGMA user_version=1; COMMIT;");
+		r = run_sql(d, "BEGIN;CREATE TABLE item(key TEXT PRIMARY KEY, version INTEGER NOT "
+			       "NULL, lines TEXT) WITHOUT ROWID;CREATE TABLE op(ord INTEGER, sub "
+			       "INTEGER, kind INTEGER NOT NULL, key TEXT NOT NULL, data TEXT NOT "
+			       "NULL, batch INTEGER NOT NULL, PRIMARY KEY(ord,sub)) WITHOUT "
+			       "ROWID;CREATE TABLE word(key TEXT PRIMARY KEY, value TEXT NOT NULL) "
+			       "WITHOUT ROWID;PRAGMA user_version=1; COMMIT;");
 	for (int i = 0; r == SQLITE_OK && i < STATEMENT_MAX; i++)
 		r = sqlite3_prepare_v3(d->db, statement_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
 				       &d->statement[i], NULL);
@@ -97,10 +95,9 @@ int weir_fleet_disk_open(const char *path, struct weir_fleet_disk **ret, struct 
 	}
 	(void)umask(mask);
 	if (r == SQLITE_MISMATCH)
-		return weir_error_set(e, -EPROTO,
-				      "%s was written by a newer weir; start that one, or move it "
-				      "away",
-				      path);
+		return weir_error_set(
+			e, -EPROTO,
+			"%s was written by a newer weir; start that one, or move it away", path);
 	if (r != SQLITE_OK)
 		return weir_error_set(e, weir_sqlite_errno(r) ? weir_sqlite_errno(r) : -EIO,
 				      "%s cannot be used: %s", path ? path : "memory",

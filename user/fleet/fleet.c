@@ -257,12 +257,11 @@ void weir_fleet_failed(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 	f->count.failures++;
 	f->full = !strncmp(why, "OOM", 3) || !strncmp(why, "MISCONF", 7);
 	if (f->publish.wanted)
-		weir_fleet_take_published(
-			f, -EIO, NULL,
-			doing == WEIR_FLEET_PUBLISH
-				? "the store did not answer: it may have been published "
-				  "(weir limit diff tells)"
-				: why);
+		weir_fleet_take_published(f, -EIO, NULL,
+					  doing == WEIR_FLEET_PUBLISH
+						  ? "the store did not answer: it may have been "
+						    "published (weir limit diff tells)"
+						  : why);
 	f->caught = false;
 	weir_fleet_set_state(f, WEIR_FLEET_AWAY, why);
 	f->next_poll_ns = weir_fleet_clock_ns(f) + (f->full ? 0 : WEIR_FLEET_POLL_NS);
@@ -403,8 +402,7 @@ static int open_disk(struct weir_fleet *f, const char *path, char **ret_note, st
 		if (rename(path, aside) == 0) {
 			if (asprintf(ret_note,
 				     "%s was damaged and is now %s: changes of lists that were not "
-				     "in "
-				     "the store are gone",
+				     "in the store are gone",
 				     path, aside) < 0)
 				*ret_note = NULL;
 			f->durable = weir_fleet_disk_open(path, &f->disk, e) == 0;

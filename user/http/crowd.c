@@ -36,15 +36,12 @@ const char *weir_http_crowd_hint(enum weir_profile profile, bool named)
 {
 	if (!named)
 		return "it is the peer's own, which is not in trusted_proxies: if that is your "
-		       "proxy, "
-		       "name it there";
+		       "proxy, name it there";
 	if (profile == WEIR_PROFILE_SPOE)
 		return "if it is a balancer before HAProxy, HAProxy must send the client's address "
-		       "as "
-		       "ip (accept-proxy, or http-request set-src)";
+		       "as ip (accept-proxy, or http-request set-src)";
 	return "your proxy says so: if that is a proxy too, name it in trusted_proxies, so that "
-	       "the "
-	       "address before it counts";
+	       "the address before it counts";
 }
 
 /* One line for each address and hour. */

@@ -87,11 +87,11 @@ static void tcp_name(int fd, char *ret, size_t size)
 static int tcp_error(const struct weir_conf_listener *c, int r, struct weir_error *e)
 {
 	if (r == -EADDRINUSE)
-		return weir_error_set(e, r,
-				      "http.listeners: %s is in use by another program (ss -ltnp "
-				      "shows which); stop that one, or give this listener another "
-				      "port",
-				      c->listen);
+		return weir_error_set(
+			e, r,
+			"http.listeners: %s is in use by another program (ss -ltnp shows which); "
+			"stop that one, or give this listener another port",
+			c->listen);
 	if (r == -EADDRNOTAVAIL)
 		return weir_error_set(e, r,
 				      "http.listeners: %s: this host has no such address (ip addr "

@@ -24,15 +24,15 @@ static const struct {
 	[WEIR_HTTP_NOTE_NO_FILES] = {"out_of_descriptors",
 				     "new connections are closed at once; raise LimitNOFILE of the "
 				     "service (ulimit -n)"},
-	[WEIR_HTTP_NOTE_UNTRUSTED] = {"forwarded_headers_ignored",
-				      "a peer that is not in trusted_proxies sends them: if it is "
-				      "your proxy, name it there; until then it counts as one "
-				      "client"},
+	[WEIR_HTTP_NOTE_UNTRUSTED] =
+		{"forwarded_headers_ignored",
+		 "a peer that is not in trusted_proxies sends them: if it is your proxy, name it "
+		 "there; until then it counts as one client"},
 	[WEIR_HTTP_NOTE_NO_TARGET] = {"proxy_sends_no_target",
 				      "its requests are refused: what they ask for is not known"},
-	[WEIR_HTTP_NOTE_NO_ADDRESS] = {"proxy_sends_no_address",
-				       "limits by ip cannot count its clients: it must send "
-				       "X-Forwarded-For"},
+	[WEIR_HTTP_NOTE_NO_ADDRESS] =
+		{"proxy_sends_no_address",
+		 "limits by ip cannot count its clients: it must send X-Forwarded-For"},
 	[WEIR_HTTP_NOTE_DOUBLED] = {"header_twice",
 				    "one of them may be the client's own, so it is not believed: "
 				    "the proxy must set it, not add to it"},

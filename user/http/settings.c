@@ -51,11 +51,11 @@ static int read_token(const struct weir_conf_listener *c, struct weir_http_port_
 	}
 	sodium_memzero(buf, sizeof(buf));
 	if (n > TOKEN_MAX_BYTES || t.n < TOKEN_MIN_BYTES)
-		return weir_error_set(e, -EINVAL,
-				      "http.listeners: %s: token_file %s must hold one line of "
-				      "%d to %d visible ASCII characters (openssl rand -hex 32 "
-				      "makes one)",
-				      c->listen, c->token_file, TOKEN_MIN_BYTES, TOKEN_MAX_BYTES);
+		return weir_error_set(
+			e, -EINVAL,
+			"http.listeners: %s: token_file %s must hold one line of %d to %d visible "
+			"ASCII characters (openssl rand -hex 32 makes one)",
+			c->listen, c->token_file, TOKEN_MIN_BYTES, TOKEN_MAX_BYTES);
 	return s->token ? 0 : weir_error_set(e, -ENOMEM, "out of memory");
 }
 
@@ -129,11 +129,10 @@ int weir_http_port_settings_new(const struct weir_conf_request *r,
 			return err;
 	}
 	if (c->profile == WEIR_PROFILE_JSON && !c->token_file && !c->unix_path)
-		return weir_error_set(
-			e, -EINVAL,
-			"http.listeners: %s: profile json needs token_file, or a Unix "
-			"socket: whoever can ask can spend any client's limits",
-			c->listen);
+		return weir_error_set(e, -EINVAL,
+				      "http.listeners: %s: profile json needs token_file, or a "
+				      "Unix socket: whoever can ask can spend any client's limits",
+				      c->listen);
 	add_names(s);
 	*ret = TAKE_PTR(s);
 	return 0;

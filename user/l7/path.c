@@ -319,10 +319,10 @@ int weir_path_pattern_parse(const char *text, const struct weir_path_options *op
 				      text);
 	odd = strpbrk(text, options->keep_params ? "?#\\" : "?#\\;");
 	if (odd)
-		return weir_error_set(error, -EINVAL,
-				      "'%c' never stands in the normal form of a path: write '%s' "
-				      "without it",
-				      *odd, text);
+		return weir_error_set(
+			error, -EINVAL,
+			"'%c' never stands in the normal form of a path: write '%s' without it",
+			*odd, text);
 	if (memchr(text, '*', p.n))
 		return weir_error_set(error, -EINVAL,
 				      "in '%s' the star must be the whole last segment (/x/*: /x "

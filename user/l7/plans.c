@@ -90,9 +90,9 @@ static int add_line(struct weir_plans *p, struct weir_text line, const char (*pl
 	while (i < line.n && line.p[i] != ' ' && line.p[i] != '\t')
 		i++;
 	if (!parse_hash((struct weir_text){line.p, i}, hash))
-		return weir_error_set(e, -EINVAL,
-				      "this is no SHA-256 of an API key (64 hexadecimal digits, "
-				      "blanks, a plan)");
+		return weir_error_set(
+			e, -EINVAL,
+			"this is no SHA-256 of an API key (64 hexadecimal digits, blanks, a plan)");
 	line = weir_text_trim((struct weir_text){line.p + i, line.n - i});
 	for (i = 0; i < n_plan; i++)
 		if (weir_text_equal(line, weir_text_of(plan[i])))

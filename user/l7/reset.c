@@ -52,13 +52,13 @@ static int reset_client(struct weir_l7_worker *w, const struct weir_rules *rules
 		return weir_error_set(e, r, "the store does not answer: %s", strerror(-r));
 	if (!s.n && limit) {
 		key = weir_rules_find(rules, limit)->conf->key_text;
-		return weir_error_set(e, -EINVAL,
-				      "limit '%s' does not count by what was given, its key is "
-				      "%.*s%s",
-				      limit, (int)strcspn(key, "/"), key,
-				      is_for_everybody(weir_rules_find(rules, limit))
-					      ? " (everybody's: reset it without a client)"
-					      : "");
+		return weir_error_set(
+			e, -EINVAL,
+			"limit '%s' does not count by what was given, its key is %.*s%s", limit,
+			(int)strcspn(key, "/"), key,
+			is_for_everybody(weir_rules_find(rules, limit))
+				? " (everybody's: reset it without a client)"
+				: "");
 	}
 	if (who->ip)
 		weir_offences_forget(&w->l7->offences, rules, who->ip, weir_l7_now_us(w->l7));
@@ -72,11 +72,10 @@ static int refuse_fleet(const struct weir_l7 *l7, const struct weir_rules *rules
 {
 	for (size_t i = 0; l7->shared && i < rules->n; i++)
 		if (!rules->rule[i].host && (!limit || strcmp(limit, rules->rule[i].name) == 0))
-			return weir_error_set(
-				e, -EINVAL,
-				"limit '%s' counts for the whole fleet: reset one client of it "
-				"(for example --ip)",
-				rules->rule[i].name);
+			return weir_error_set(e, -EINVAL,
+					      "limit '%s' counts for the whole fleet: reset one "
+					      "client of it (for example --ip)",
+					      rules->rule[i].name);
 	return 0;
 }
 

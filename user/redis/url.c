@@ -104,10 +104,9 @@ static int read_seed(const char *text, size_t n, struct weir_redis_url *u, struc
 	} else {
 		host_end = memchr(text, ':', n);
 		if (host_end && memchr(host_end + 1, ':', (size_t)(end - host_end - 1)))
-			return weir_error_set(
-				e, -EINVAL,
-				"a server has more than one colon (an IPv6 address needs "
-				"brackets: redis://[2001:db8::1]:6379)");
+			return weir_error_set(e, -EINVAL,
+					      "a server has more than one colon (an IPv6 address "
+					      "needs brackets: redis://[2001:db8::1]:6379)");
 		if (host_end)
 			port = host_end + 1;
 		else
@@ -124,10 +123,9 @@ static int read_seed(const char *text, size_t n, struct weir_redis_url *u, struc
 		memcpy(number, port, (size_t)(end - port));
 		number[end - port] = '\0';
 		if (weir_str_u64(number, 65535, &value) < 0 || !value)
-			return weir_error_set(
-				e, -EINVAL,
-				"the port of a server is no number from 1 to 65535 (and "
-				"before a host there is an @)");
+			return weir_error_set(e, -EINVAL,
+					      "the port of a server is no number from 1 to 65535 "
+					      "(and before a host there is an @)");
 	}
 	if (u->n_seed == WEIR_REDIS_SEEDS_MAX)
 		return weir_error_set(e, -EINVAL, "more than %d servers", WEIR_REDIS_SEEDS_MAX);
@@ -141,10 +139,9 @@ static int read_db(const char *text, struct weir_redis_url *u, struct weir_error
 	__u64 db;
 
 	if (weir_str_u64(text, 65535, &db) < 0)
-		return weir_error_set(
-			e, -EINVAL,
-			"the database at the end is no number from 0 to 65535 (a / in a "
-			"password is written %%2F)");
+		return weir_error_set(e, -EINVAL,
+				      "the database at the end is no number from 0 to 65535 (a / "
+				      "in a password is written %%2F)");
 	if (u->kind == WEIR_REDIS_CLUSTER && db)
 		return weir_error_set(e, -EINVAL, "a cluster has no databases but 0");
 	u->db = (unsigned)db;
@@ -214,10 +211,9 @@ static int read_servers(const char *text, struct weir_redis_url *u, struct weir_
 		if (!comma)
 			break;
 		if (u->kind == WEIR_REDIS_ONE)
-			return weir_error_set(
-				e, -EINVAL,
-				"redis:// takes one server (several: redis+sentinel:// "
-				"or redis+cluster://)");
+			return weir_error_set(e, -EINVAL,
+					      "redis:// takes one server (several: "
+					      "redis+sentinel:// or redis+cluster://)");
 		n -= one + 1;
 		text += one + 1;
 	}
