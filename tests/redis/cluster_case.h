@@ -28,7 +28,7 @@ struct cluster {
 
 static inline int cluster_run(struct cluster *k, int i)
 {
-	char text[1024], path[128], bus[8];
+	char text[4096], path[128], bus[8];
 	struct redis_server *r = &k->node[i];
 	redisReply *reply;
 
@@ -231,6 +231,7 @@ struct load {
 	__u64 client[4];
 	size_t clients, layers, running;
 	size_t wide;   /* so many under way, LOAD if 0 */
+	bool at_once;  /* each is followed by the next without a pause */
 	bool together; /* all layers are one client's */
 	const __u8 *
 		tag; /* not NULL: each request is a new client's, whose states are in this tag's slot */
@@ -274,9 +275,9 @@ static inline void load_again(evutil_socket_t fd, short what, void *arg)
 
 static inline void load_done(struct weir_store_request *q, int r, void *data)
 {
-	struct timeval soon = {.tv_usec = 500};
 	struct ask *a = data;
 	struct load *l = a->owner;
+	struct timeval soon = {.tv_usec = l->at_once ? 1 : 500};
 
 	l->answered++;
 	l->failed += r < 0;

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <glob.h>
 
-#include "redis/fixture.h"
+#include "redis/cluster_case.h"
 
 #include "lib/agent.h"
 #include "user/base/str.h"
@@ -15,6 +15,8 @@
 
 struct lab {
 	struct redis_server r;
+	struct cluster k;
+	struct fix f;
 	struct agent a;
 	char line[2048]; /* of the page, with a password */
 };
@@ -53,6 +55,8 @@ static int teardown(void **state)
 	struct lab *lab = *state;
 
 	agent_stop(&lab->a);
+	fix_done(&lab->f);
+	cluster_stop(&lab->k);
 	redis_stop(&lab->r);
 	free(lab);
 	return 0;
@@ -160,10 +164,63 @@ static void an_agent_needs_no_more_than_the_page_grants(void **state)
 	redisFree(c);
 }
 
+static const char of_a_cluster[] = "+cluster|slots +asking";
+
+/* Redirected in both ways meanwhile. */
+static void decisions_in_a_cluster_need_no_more(void **state)
+{
+	const struct weir_store_limit l[2] = {request_limit("one", WEIR_REQUEST_SLIDING_LOG,
+							    1000000, DAY),
+					      request_limit("two", WEIR_REQUEST_TOKEN_BUCKET,
+							    1000000, DAY)};
+	static char page[FILE_BYTES], line[2200];
+	struct lab *lab = *state;
+	struct cluster *k = &lab->k;
+	struct load load = {
+		.f = &lab->f, .l = l, .clients = 1, .layers = 2, .together = true, .wide = 8};
+	char url[64];
+	unsigned slot;
+	size_t n;
+
+	read_file(PAGE, page);
+	assert_non_null(strstr(page, of_a_cluster));
+	(void)snprintf(line, sizeof(line), "%s %s", lab->line, of_a_cluster);
+	k->more = line;
+	assert_int_equal(cluster_make(k, 2, 2), 0);
+	fix_options(&lab->f);
+	lab->f.o.timeout_ns = 2000 * MS;
+	lab->f.o.user = "weir";
+	lab->f.o.password = "secret";
+	(void)snprintf(url, sizeof(url), "redis+cluster://127.0.0.1:%u", k->port[0]);
+	fix_store_at(&lab->f, url);
+	load.s = lab->f.s;
+	load.client[0] = cluster_client(k, 0, 1);
+	slot = cluster_slot(load.client[0]);
+	load_start(&load);
+	assert_true(fix_wait(&lab->f, load.admitted > 100, 10000));
+	n = load.failed; /* some before there was a map */
+	cluster_open_slot(k, 0, 1, slot);
+	cluster_move_keys(k, 0, 1, slot);
+	fix_turn(&lab->f, 100);
+	cluster_close_slot(k, 0, 1, slot);
+	fix_turn(&lab->f, 100);
+	load_stop(&load);
+	assert_int_equal(load.failed, n);
+	CLUSTER_EACH(k, i)
+	{
+		redisReply *log = redis_do(k->c[i], "ACL LOG");
+
+		assert_int_equal(log->elements, 0);
+		freeReplyObject(log);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_command_of_a_script_is_granted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(decisions_in_a_cluster_need_no_more, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(an_agent_needs_no_more_than_the_page_grants, setup,
 						teardown),

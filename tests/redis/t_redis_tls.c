@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* rediss://: a server is believed by its certificate and its name. Where hiredis has no TLS the store says what is needed. */
-#include "redis/fixture.h"
+#include "redis/cluster_case.h"
 
 #include "lib/run.h"
+
+static struct cluster cluster;
+static struct redis_server sentinel;
 
 static int teardown(void **state)
 {
 	struct fix *f = *state;
 
 	fix_done(f);
+	cluster_stop(&cluster);
+	redis_stop(&sentinel);
+	cluster = (struct cluster){};
+	sentinel = (struct redis_server){};
 	free(f);
 	return 0;
 }
@@ -114,6 +121,76 @@ static void an_unknown_ca_is_refused(void **state)
 	at(f, "localhost");
 	refused(f);
 }
+/* Lines of redis.conf for @f's certificate. */
+static void tls_lines(struct fix *f, const char *more, char *ret, size_t size)
+{
+	static char cert[128];
+
+	make_certificate(f, "subjectAltName=IP:127.0.0.1", cert, sizeof(cert));
+	f->o.tls_ca = cert;
+	f->o.timeout_ns = 2000 * MS;
+	(void)snprintf(ret, size,
+		       "tls-cert-file %s\ntls-key-file %s/key.pem\ntls-ca-cert-file %s\n"
+		       "tls-auth-clients no\ntls-replication yes\n%s\n",
+		       cert, f->r.dir, cert, more);
+}
+
+/* Its map names the ports that speak TLS, and so do its redirections. */
+static void all_nodes_of_a_cluster_speak_it(void **state)
+{
+	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
+	struct fix *f = *state;
+	char lines[512], url[64];
+	unsigned slot;
+	bool admitted;
+	__u64 client;
+
+	tls_lines(f, "tls-cluster yes", lines, sizeof(lines));
+	cluster.more = lines;
+	cluster.tls = true;
+	assert_int_equal(cluster_make(&cluster, 3, 3), 0);
+	(void)snprintf(url, sizeof(url), "rediss+cluster://127.0.0.1:%u", cluster.port[0]);
+	fix_store_at(f, url);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(ask_one(f, &l, cluster_client(&cluster, i, 1), 1, &admitted), 0);
+		assert_true(admitted);
+	}
+	client = cluster_client(&cluster, 0, 1);
+	slot = cluster_slot(client);
+	cluster_open_slot(&cluster, 0, 1, slot);
+	cluster_move_keys(&cluster, 0, 1, slot);
+	assert_int_equal(ask_one(f, &l, client, 1, &admitted), 0); /* ASK */
+	cluster_close_slot(&cluster, 0, 1, slot);
+	assert_int_equal(ask_one(f, &l, client, 1, &admitted), 0); /* MOVED */
+}
+
+static void sentinels_and_their_master_speak_it(void **state)
+{
+	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
+	char lines[512], text[1024], path[128], url[64], port[8];
+	struct fix *f = *state;
+	__u16 tls;
+	bool admitted;
+
+	tls_lines(f, "", lines, sizeof(lines));
+	tls_port = redis_free_port();
+	(void)snprintf(port, sizeof(port), "%u", tls_port);
+	assert_int_equal(redis_file(&f->r, "more.conf", lines, path, sizeof(path)), 0);
+	assert_int_equal(redis_start(&f->r, "--tls-port", port, "--include", path, NULL), 0);
+	sentinel.sentinel = true;
+	sentinel.port = redis_free_port();
+	tls = redis_free_port();
+	(void)snprintf(text, sizeof(text),
+		       "port %u\nbind 127.0.0.1\ntls-port %u\n%s"
+		       "sentinel monitor m 127.0.0.1 %u 1\n",
+		       sentinel.port, tls, lines, tls_port);
+	assert_int_equal(redis_file(&sentinel, "sentinel.conf", text, path, sizeof(path)), 0);
+	assert_int_equal(redis_start(&sentinel, path, "--sentinel", NULL), 0);
+	(void)snprintf(url, sizeof(url), "rediss+sentinel://127.0.0.1:%u/m", tls);
+	fix_store_at(f, url);
+	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
+	assert_true(admitted);
+}
 #else
 static void a_build_without_tls_says_what_is_needed(void **state)
 {
@@ -138,6 +215,9 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(another_name_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_unknown_ca_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(all_nodes_of_a_cluster_speak_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(sentinels_and_their_master_speak_it, setup,
+						teardown),
 #else
 		cmocka_unit_test_setup_teardown(a_build_without_tls_says_what_is_needed, setup,
 						teardown),

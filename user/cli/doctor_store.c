@@ -8,6 +8,7 @@
 
 #include "user/agent/shared.h"
 #include "user/base/clock.h"
+#include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/doctor.h"
 
@@ -166,27 +167,19 @@ static unsigned try_decisions(struct weir_store *s, struct event_base *base, uns
 	return failed;
 }
 
-static __u64 now_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (__u64)t.tv_sec * 1000000000 + (__u64)t.tv_nsec;
-}
-
 /* Until all of them succeed: connections are made meanwhile. */
 static unsigned try_until_good(struct weir_store *s, struct event_base *base, unsigned n)
 {
 	const struct timeval pause = {.tv_usec = AGAIN_US};
-	const __u64 began_ns = now_ns();
+	const __u64 began_ns = weir_clock_ns(CLOCK_MONOTONIC);
 	struct weir_far_stats stats;
 	unsigned failed;
 
 	for (;;) {
 		failed = try_decisions(s, base, n);
 		weir_store_far_stats(s, &stats);
-		if (!failed ||
-		    now_ns() - began_ns >= TRY_MAX_NS / (stats.health == WEIR_FAR_OPEN ? 2 : 1))
+		if (!failed || weir_clock_ns(CLOCK_MONOTONIC) - began_ns >=
+				       TRY_MAX_NS / (stats.health == WEIR_FAR_OPEN ? 2 : 1))
 			return failed;
 		(void)event_base_loopexit(base, &pause);
 		(void)event_base_dispatch(base);
