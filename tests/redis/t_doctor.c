@@ -103,7 +103,7 @@ static void a_right_that_is_missing_is_named(void **state)
 	} rows[] = {
 		{"+ping +info +echo +client", "the user may not run script|load (ACL)"},
 		{"+ping +info +echo +client +script|load", "the user may not run evalsha (ACL)"},
-		{"+ping +info +echo +client +script|load +evalsha +time", "can't run this command"},
+		{"+ping +info +echo +client +script|load +evalsha +time", "the user may not run "},
 	};
 	char path[128], more[200];
 	redisContext *c;

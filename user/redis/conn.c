@@ -185,12 +185,13 @@ static bool is_sentinel(const struct weir_redis_conn *c)
 
 const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size)
 {
-	const char *open = begins(r, "NOPERM") ? strchr(r->str, '\'') : NULL;
-	const char *close = open ? strchr(open + 1, '\'') : NULL;
+	const char *open = strchr(r->str, '\''), *close = open ? strchr(open + 1, '\'') : NULL;
 
 	if (begins(r, "LOADING"))
 		return "it is loading its data";
-	if (!begins(r, "NOPERM"))
+	if (begins(r, "ERR The user executing the script can't"))
+		return "the user may not run a command of the script (ACL LOG names it)";
+	if (!begins(r, "NOPERM") && !begins(r, "ERR ACL failure in script"))
 		return r->str;
 	if (close)
 		(void)snprintf(buf, size, "the user may not run %.*s (ACL)",
@@ -410,7 +411,7 @@ static void dial(struct weir_redis_conn *c)
 	arm(c, patience_ns(c));
 	r = weir_hi_connect(c->s->base, &t, c->s->tls, c, connected, disconnected, cause, &c->ac);
 	if (r < 0)
-		weir_redis_conn_fail(c, "%s", cause);
+		weir_redis_conn_fail(c, "%s", c->tls_cause[0] ? c->tls_cause : cause);
 }
 
 static void resolved(void *arg, int r, const struct weir_redis_addresses *a, const char *cause)
