@@ -263,13 +263,15 @@ static void add_refusal(struct weir_answer *a, struct weir_put *p)
 	put_body(a, p);
 }
 
-/* nginx makes 500 of everything but 401 and 403; to its fail-open recipes and to Envoy's a 5xx means "let through". */
+/* nginx makes 500 of everything but 401 and 403; to its fail-open recipes and to Envoy's a 5xx means "let through". Nor is
+ * it 429 instead: what is no client's doing is never called that.
+ */
 static __u16 status_for(enum weir_answer_profile profile, __u16 client_status)
 {
 	if (profile == WEIR_ANSWER_NGINX && client_status != 200)
 		return 403;
 	if (profile == WEIR_ANSWER_ENVOY && client_status >= 500)
-		return 429;
+		return 403;
 	return client_status;
 }
 

@@ -32,7 +32,7 @@ enum weir_answer_profile {
 	WEIR_ANSWER_NGINX, /* refusals are 403, the real status is in X-Weir-Status: auth_request knows no other */
 	WEIR_ANSWER_CADDY,   /* 429, 413, 503 */
 	WEIR_ANSWER_TRAEFIK, /* the same */
-	WEIR_ANSWER_ENVOY, /* 200 (no other 2xx passes), 429, 413; never 5xx, which fail-open undoes */
+	WEIR_ANSWER_ENVOY, /* 200 (no other 2xx passes), 429, 413; 403 for 5xx, which fail-open undoes */
 	WEIR_ANSWER_SPOE, /* 200, 429, 413, 503: a status to set as a variable */
 	WEIR_ANSWER_JSON  /* the same; its body is that of check_json.h */
 };
