@@ -8,7 +8,7 @@
 
 #include "redis/fixture.h"
 
-#define FAKE_CLIENTS 8
+#define FAKE_CLIENTS 32
 struct fake {
 	/* The reply as it goes over the wire to @command, an array of strings; NULL: none. */
 	const char *(*says)(struct fake *f, const struct redisReply *command);

@@ -78,6 +78,7 @@ static inline void l7_take(const struct weir_conf *conf)
 		l7.row[i].algorithm = conf->request.limit[i].algorithm;
 		l7.row[i].mode = conf->request.limit[i].mode;
 		l7.row[i].in_force = true;
+		l7.row[i].on_store_failure = conf->request.limit[i].on_store_failure;
 	}
 }
 

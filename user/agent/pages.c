@@ -48,7 +48,7 @@ static char *line(const char *text, size_t *ret_n)
 char *weir_agent_page(void *agent, const char *path, unsigned *ret_status, size_t *ret_n)
 {
 	struct weir_agent *a = agent;
-	char buf[128], text[256];
+	char buf[128], away[WEIR_AGENT_AWAY_MAX], text[sizeof(away) + 128];
 	const char *why;
 
 	*ret_status = 200;
@@ -65,7 +65,10 @@ char *weir_agent_page(void *agent, const char *path, unsigned *ret_status, size_
 		*ret_status = 503;
 		return line(why, ret_n);
 	}
-	(void)snprintf(text, sizeof(text), "generation %llu is in force, %s mode",
-		       (unsigned long long)weir_agent_generation(a), weir_mode_name(a->in_force));
+	/* Without its store it is ready all the same: else no host would be left, and each limit says what it does then. */
+	weir_agent_say_away(a, away, sizeof(away));
+	(void)snprintf(text, sizeof(text), "generation %llu is in force, %s mode%s%s",
+		       (unsigned long long)weir_agent_generation(a), weir_mode_name(a->in_force),
+		       away[0] ? "; " : "", away);
 	return line(text, ret_n);
 }

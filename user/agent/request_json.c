@@ -288,38 +288,74 @@ json_t *weir_agent_request_json(struct weir_agent *a, bool whole)
 
 /* --- what is wrong ---- */
 
-/* What counts on this host alone now, and why. */
+static bool falls_back(const struct weir_agent *a)
+{
+	for (size_t i = 0; i < a->request.n; i++)
+		if (a->request.row[i].fallback)
+			return true;
+	return false;
+}
+
+/* How on_store_failure decides now: "local for api, login; closed for pay". */
+static void say_fallback(const struct weir_agent *a, char *buf, size_t size)
+{
+	static const enum weir_on_store_failure all[] = {WEIR_FAILURE_LOCAL, WEIR_FAILURE_OPEN,
+							 WEIR_FAILURE_CLOSED};
+	size_t at = 0;
+
+	buf[0] = '\0';
+	for (size_t k = 0; k < ARRAY_LEN(all); k++) {
+		const char *before = at ? "; " : "", *word = weir_on_store_failure_name(all[k]);
+
+		for (size_t i = 0; i < a->request.n && at < size; i++) {
+			const struct weir_l7_limit_stats *row = &a->request.row[i];
+
+			if (!row->fallback || row->on_store_failure != all[k])
+				continue;
+			at += (size_t)snprintf(buf + at, size - at, "%s%s%s%s", before, word,
+					       word[0] ? " for " : "", row->name);
+			before = ", ";
+			word = "";
+		}
+	}
+	if (!at)
+		(void)weir_str_copy(buf, size, "no limit meets it");
+}
+
+void weir_agent_say_away(const struct weir_agent *a, char *buf, size_t size)
+{
+	const struct weir_far_stats *far = &a->request.now.far;
+	char says[256], when[WEIR_TIME_STRLEN];
+
+	buf[0] = '\0';
+	if (!a->shared || far->health != WEIR_FAR_OPEN)
+		return;
+	say_fallback(a, says, sizeof(says));
+	(void)snprintf(buf, size,
+		       "the store does not answer since %s (%s): on_store_failure decides, %s",
+		       weir_clock_format(far->since_s, when), far->cause, says);
+}
+
+/* What is not counted with others now, and why. */
 static void degraded_store(struct weir_agent *a, json_t *list)
 {
-	const struct weir_l7_stats *s = &a->request.now;
-	char names[256] = "", when[WEIR_TIME_STRLEN];
-	size_t n = 0, at = 0;
+	char says[256], away[WEIR_AGENT_AWAY_MAX];
 
 	if (!a->shared)
 		return;
-	for (size_t i = 0; i < a->request.n; i++) {
-		if (!a->request.row[i].fallback)
-			continue;
-		if (at < sizeof(names))
-			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
-					       n ? ", " : "", a->request.row[i].name);
-		n++;
-	}
-	if (!s->secret_known)
+	say_fallback(a, says, sizeof(says));
+	weir_agent_say_away(a, away, sizeof(away));
+	if (!a->request.now.secret_known)
 		weir_json_say(list,
-			      "the fleet's secret is not known yet: %s count on this host alone",
-			      n ? names : "its limits");
-	else if (s->far.health == WEIR_FAR_OPEN)
-		weir_json_say(
-			list,
-			"the store does not answer since %s (%s): on_store_failure decides for %s",
-			weir_clock_format(s->far.since_s, when), s->far.cause,
-			n ? names : "no limit");
-	else if (n)
+			      "the fleet's secret is not known yet: on_store_failure decides, %s",
+			      says);
+	else if (away[0])
+		weir_json_say(list, "%s", away);
+	else if (falls_back(a))
 		weir_json_say(list,
 			      "the store did not answer every request (%s): on_store_failure "
-			      "decided for some of %s",
-			      s->far.cause, names);
+			      "decided some of them, %s",
+			      a->request.now.far.cause, says);
 }
 
 void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)

@@ -130,6 +130,7 @@ struct weir_l7_limit_stats {
 	enum weir_mode mode;
 	bool in_force; /* false: of a former configuration; counters never go back */
 	bool fleet;    /* counted with other agents */
+	enum weir_on_store_failure on_store_failure;
 	bool fallback; /* its store is away: on_store_failure decides */
 	__u64 n[WEIR_L7_VERDICT_MAX];
 	__u64 last_refused_s; /* wall clock; 0: never */

@@ -48,6 +48,7 @@ struct weir_l7_slot {
 	char name[WEIR_NAME_MAX]; /* "": free */
 	enum weir_request_algorithm algorithm;
 	enum weir_mode mode;
+	enum weir_on_store_failure on_store_failure;
 	bool fleet;
 	unsigned order;			   /* in the configuration */
 	__u64 generation;		   /* of the last rules that had it */

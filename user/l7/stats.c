@@ -150,6 +150,7 @@ void weir_l7_assign_slots(struct weir_l7 *l7, struct weir_rules *rules)
 		rule->slot = (unsigned)(s - l7->slot);
 		s->algorithm = rule->algorithm;
 		s->mode = rule->monitor ? WEIR_MODE_MONITOR : WEIR_MODE_ENFORCE;
+		s->on_store_failure = rule->on_store_failure;
 		s->fleet = l7->local && !rule->host;
 		s->order = (unsigned)i;
 		s->generation = l7->generation + 1;
@@ -245,6 +246,7 @@ size_t weir_l7_limits(struct weir_l7 *l7, struct weir_l7_limit_stats *ret, size_
 						  .mode = list[i]->mode,
 						  .in_force = list[i]->generation == l7->generation,
 						  .last_refused_s = c->last_refused_s[slot],
+						  .on_store_failure = list[i]->on_store_failure,
 						  .fleet = list[i]->fleet};
 		s->fallback = s->in_force && s->fleet &&
 			      (away || c->last_away_us[slot] + FALLBACK_US > now_us);
