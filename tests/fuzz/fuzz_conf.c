@@ -55,24 +55,25 @@ static void count(const struct weir_conf *c, const struct weir_conf_request_limi
 static void use(const char *text, size_t n, struct weir_conf *c)
 {
 	struct weir_conf_request *q = &c->request;
+	const char *mode = "mode=enforce";
 	struct weir_error e;
 
 	for (size_t i = 0; i < c->n_limits; i++) {
 		edit(text, n, c, c->limits[i].name);
-		if (weir_conf_limit_set(c, c->limits[i].name, "mode", "enforce", &e) < 0)
+		if (weir_conf_limit_set_all(c, c->limits[i].name, &mode, 1, NULL, &e) < 0)
 			abort();
 	}
 	for (size_t i = 0; i < q->n_limit; i++) {
 		count(c, &q->limit[i]);
 		edit(text, n, c, q->limit[i].name);
-		if (weir_conf_limit_set(c, q->limit[i].name, "mode", "enforce", &e) < 0)
+		if (weir_conf_limit_set_all(c, q->limit[i].name, &mode, 1, NULL, &e) < 0)
 			abort();
 	}
 	if (!q->suspicious.given)
 		return;
 	count(c, &q->suspicious.limit);
 	edit(text, n, c, "suspicious");
-	if (weir_conf_limit_set(c, "suspicious", "mode", "enforce", &e) < 0)
+	if (weir_conf_limit_set_all(c, "suspicious", &mode, 1, NULL, &e) < 0)
 		abort();
 }
 

@@ -80,8 +80,6 @@ static int fill_lists(struct weir *w)
 {
 	static struct weir_list_item allow[LISTED], block[LISTED];
 	static struct weir_filter filter;
-	struct weir_lists lists = {.item = {allow, block}, .n = {LISTED, LISTED}};
-	struct weir_error e = {};
 	__u32 zero = 0;
 	int fd, r;
 
@@ -90,8 +88,11 @@ static int fill_lists(struct weir *w)
 	r = fill_list(w, w->maps.allows, allow);
 	if (!r)
 		r = fill_list(w, w->maps.blocks, block);
-	if (!r)
-		r = weir_filter_build(&lists, &filter, &e);
+	for (int i = 0; !r && i < LISTED; i++) {
+		r = weir_filter_add(&filter, WEIR_LIST_ALLOW, &allow[i].prefix);
+		if (!r)
+			r = weir_filter_add(&filter, WEIR_LIST_BLOCK, &block[i].prefix);
+	}
 	if (!r)
 		r = put_inner(w, w->maps.filter, INNER_ARRAY(weir_filter), 1, &fd);
 	if (r < 0)

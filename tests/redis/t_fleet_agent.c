@@ -57,7 +57,7 @@ static void start_other(struct fix *f)
 		.waiting_max = 1000,
 		.quiet = true,
 	};
-	struct weir_fleet_options o = {.base = weir_agent_base(f->a),
+	struct weir_fleet_options o = {.base = f->a->base,
 				       .redis = &redis,
 				       .host = "otherhost",
 				       .instance = "weir",
@@ -123,8 +123,8 @@ static int take_down(void **state)
 		struct timeval step_ = {.tv_usec = 1000};                                          \
                                                                                                    \
 		while (!(cond) && wait_now_ns() < end_ns_) {                                       \
-			(void)event_base_loopexit(weir_agent_base((f)->a), &step_);                \
-			(void)event_base_loop(weir_agent_base((f)->a), 0);                         \
+			(void)event_base_loopexit((f)->a->base, &step_);                           \
+			(void)event_base_loop((f)->a->base, 0);                                    \
 		}                                                                                  \
 		(cond);                                                                            \
 	})

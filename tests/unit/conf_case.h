@@ -94,6 +94,16 @@ static inline void expect_limit_error(const char *limit, const char *words)
 	expect_entry_error("packet_limits", limit, words);
 }
 
+/* Sets one KEY=VALUE of a limit. */
+static inline int set_limit(struct weir_conf *c, const char *name, const char *key,
+			    const char *value, struct weir_error *e)
+{
+	_cleanup_free_ char *pair = NULL;
+
+	assert_true(asprintf(&pair, "%s=%s", key, value) > 0);
+	return weir_conf_limit_set_all(c, name, (const char *const[]){pair}, 1, NULL, e);
+}
+
 /* Parses one limit that must be right; @before: other settings. */
 static inline struct weir_conf *conf_of_entry(const char *before, const char *list,
 					      const char *limit)

@@ -247,7 +247,6 @@ static void names_of_words(void **state)
 	(void)state;
 	assert_string_equal(weir_mode_name(WEIR_MODE_MONITOR), "monitor");
 	assert_string_equal(weir_attach_name(WEIR_ATTACH_EXTERNAL), "external");
-	assert_string_equal(weir_xdp_mode_name(WEIR_XDP_GENERIC), "generic");
 	assert_string_equal(weir_algorithm_name(WEIR_ALGO_SLIDING_WINDOW),
 			    "sliding-window-counter");
 	assert_string_equal(weir_protocol_name(58), "icmpv6");

@@ -41,7 +41,7 @@ static void set(struct weir_conf *c, const char *name, const char *key, const ch
 {
 	struct weir_error e = {""};
 
-	if (weir_conf_limit_set(c, name, key, value, &e) < 0)
+	if (set_limit(c, name, key, value, &e) < 0)
 		fail_msg("%s=%s: %s", key, value, e.text);
 }
 
@@ -160,8 +160,7 @@ static void bad_values_change_nothing(void **state)
 		struct weir_conf_request_limit before = *limit_of(c, rows[i].name);
 		struct weir_error e = {""};
 
-		assert_true(weir_conf_limit_set(c, rows[i].name, rows[i].key, rows[i].value, &e) <
-			    0);
+		assert_true(set_limit(c, rows[i].name, rows[i].key, rows[i].value, &e) < 0);
 		if (!strstr(e.text, rows[i].words))
 			fail_msg("%s=%s says \"%s\"", rows[i].key, rows[i].value, e.text);
 		assert_memory_equal(&before, limit_of(c, rows[i].name), sizeof(before));

@@ -23,17 +23,16 @@ static void values_are_set_and_checked_as_in_the_file(void **state)
 	struct weir_error e = {""};
 
 	(void)state;
-	assert_int_equal(weir_conf_limit_set(c, "syn", "rate", "500/s", &e), 0);
+	assert_int_equal(set_limit(c, "syn", "rate", "500/s", &e), 0);
 	assert_true(c->limits[0].rate == 500 && c->limits[0].burst == 200);
-	assert_int_equal(weir_conf_limit_set(c, "syn", "block_for", "10s", &e), 0);
+	assert_int_equal(set_limit(c, "syn", "block_for", "10s", &e), 0);
 	assert_true(c->limits[0].block_for_ns == 10000000000ull);
-	assert_int_equal(weir_conf_limit_set(c, "syn", "mode", "monitor", &e), 0);
+	assert_int_equal(set_limit(c, "syn", "mode", "monitor", &e), 0);
 	assert_int_equal(c->limits[0].mode, WEIR_MODE_MONITOR);
-	assert_int_equal(weir_conf_limit_set(c, "syn", "match.destination_port", "[80, 443]", &e),
-			 0);
+	assert_int_equal(set_limit(c, "syn", "match.destination_port", "[80, 443]", &e), 0);
 	assert_int_equal(c->limits[0].match.destination_port.n, 2);
 	assert_true(c->limits[0].match.protocol[6]); /* the rest of match stays */
-	assert_int_equal(weir_conf_limit_set(c, "syn", "match", "{source: 10.0.0.0/8}", &e), 0);
+	assert_int_equal(set_limit(c, "syn", "match", "{source: 10.0.0.0/8}", &e), 0);
 	assert_int_equal(c->limits[0].match.destination_port.n, 0);
 	assert_true(c->limits[0].match.any_protocol);
 	assert_int_equal(c->limits[0].match.source.n, 1);
@@ -53,13 +52,13 @@ static void whose_budget_it_is_can_be_set_within_its_rules(void **state)
 	struct weir_error e = {""};
 
 	(void)state;
-	assert_int_equal(weir_conf_limit_set(c, "plain", "per", "destination", &e), 0);
+	assert_int_equal(set_limit(c, "plain", "per", "destination", &e), 0);
 	assert_int_equal(c->limits[2].per, WEIR_PER_DESTINATION);
-	assert_int_equal(weir_conf_limit_set(c, "plain", "block_for", "10s", &e), -EINVAL);
+	assert_int_equal(set_limit(c, "plain", "block_for", "10s", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "block_for is for limits per: source"));
-	assert_int_equal(weir_conf_limit_set(c, "syn", "per", "destination", &e), -EINVAL);
+	assert_int_equal(set_limit(c, "syn", "per", "destination", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "block_for is for limits per: source"));
-	assert_int_equal(weir_conf_limit_set(c, "loud", "per", "destination", &e), -EINVAL);
+	assert_int_equal(set_limit(c, "loud", "per", "destination", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "\"loud\" is one of suspicious.packet_limits"));
 	assert_int_equal(c->limits[1].per, WEIR_PER_SOURCE);
 }
@@ -71,7 +70,7 @@ static void a_default_burst_follows_the_rate(void **state)
 
 	(void)state;
 	assert_true(c->limits[1].burst == 5);
-	assert_int_equal(weir_conf_limit_set(c, "flow", "rate", "70/s", &e), 0);
+	assert_int_equal(set_limit(c, "flow", "rate", "70/s", &e), 0);
 	assert_true(c->limits[1].burst == 70);
 }
 
@@ -105,8 +104,7 @@ static void bad_values_change_nothing(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct weir_error e = {""};
 
-		assert_int_equal(weir_conf_limit_set(c, rows[i].name, rows[i].key, rows[i].value,
-						     &e),
+		assert_int_equal(set_limit(c, rows[i].name, rows[i].key, rows[i].value, &e),
 				 rows[i].code);
 		if (!strstr(e.text, rows[i].words))
 			fail_msg("%s=%s says \"%s\"", rows[i].key, rows[i].value, e.text);
@@ -241,6 +239,11 @@ static void assert_file(const char *path, const char *words)
 		fail_msg("no \"%s\" in %s", words, text);
 }
 
+static int save(const char *path, const char *pair, struct weir_error *e)
+{
+	return weir_conf_save_limit_all(path, "syn", &pair, 1, e);
+}
+
 static void saving_keeps_mode_owner_and_link_and_never_saves_a_wrong_file(void **state)
 {
 	static const char *const unit[] = {"rate=10 MB/s", "burst=20 MB"};
@@ -259,7 +262,7 @@ static void saving_keeps_mode_owner_and_link_and_never_saves_a_wrong_file(void *
 	assert_int_equal(symlink("weir.yaml", link_path), 0);
 	assert_int_equal(stat(path, &before), 0);
 
-	assert_int_equal(weir_conf_save_limit(link_path, "syn", "rate", "777/s", &e), 0);
+	assert_int_equal(save(link_path, "rate=777/s", &e), 0);
 	assert_file(path, "    rate: 777/s   # keep me\n");
 	assert_int_equal(lstat(link_path, &after), 0);
 	assert_true(S_ISLNK(after.st_mode));
@@ -269,13 +272,13 @@ static void saving_keeps_mode_owner_and_link_and_never_saves_a_wrong_file(void *
 	assert_int_equal(after.st_gid, before.st_gid);
 	assert_int_not_equal(after.st_ino, before.st_ino);
 
-	assert_int_equal(weir_conf_save_limit(path, "syn", "rate", "5 MB/s", &e), -EINVAL);
+	assert_int_equal(save(path, "rate=5 MB/s", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "burst counts packets"));
 	assert_non_null(strstr(e.text, "(nothing was saved)"));
 	assert_file(path, "rate: 777/s");
 	assert_int_equal(weir_conf_save_limit_all(path, "syn", unit, 2, &e), 0);
 	assert_file(path, "rate: 10 MB/s   # keep me\n    burst: 20 MB\n");
-	assert_int_equal(weir_conf_save_limit("/nonexistent/x", "syn", "rate", "5/s", &e), -ENOENT);
+	assert_int_equal(save("/nonexistent/x", "rate=5/s", &e), -ENOENT);
 
 	assert_int_equal(unlink(link_path), 0);
 	assert_int_equal(unlink(path), 0);

@@ -267,11 +267,11 @@ static void limit_set_knows_the_store(void **state)
 	struct weir_error e = {""};
 
 	(void)state;
-	assert_int_equal(weir_conf_limit_set(c, "per-address", "lease", "10", &e), 0);
+	assert_int_equal(set_limit(c, "per-address", "lease", "10", &e), 0);
 	assert_true(c->request.limit[0].lease[1] == 10);
-	assert_int_equal(weir_conf_limit_set(c, "per-address", "lease", "21", &e), -EINVAL);
+	assert_int_equal(set_limit(c, "per-address", "lease", "21", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "a tenth"));
-	assert_int_equal(weir_conf_limit_set(c, "api", "lease.pro", "200", &e), 0);
+	assert_int_equal(set_limit(c, "api", "lease.pro", "200", &e), 0);
 	assert_true(c->request.limit[2].lease[1] == 200);
 }
 

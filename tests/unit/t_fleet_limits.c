@@ -70,10 +70,11 @@ static void limit_set_checks_the_store_too(void **state)
 	struct weir_error e = {};
 	struct weir_conf *c = NULL;
 	const char text[] = "interfaces: [lo]\npacket_limits: [{name: a, rate: 100/s}]\n";
+	const char *scope = "scope=fleet";
 
 	(void)state;
 	assert_int_equal(weir_conf_parse("t", text, strlen(text), &c, &problems), 0);
-	assert_int_equal(weir_conf_limit_set(c, "a", "scope", "fleet", &e), -EINVAL);
+	assert_int_equal(weir_conf_limit_set_all(c, "a", &scope, 1, NULL, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "needs a shared store"));
 	assert_int_equal(c->limits[0].scope, WEIR_SCOPE_HOST);
 	weir_conf_free(c);

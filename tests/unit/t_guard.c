@@ -244,19 +244,6 @@ static void resolvers_are_read_as_resolv_conf_is(void **state)
 	assert_int_equal(s.n, 0);
 }
 
-static void the_peer_of_an_ssh_session_is_guarded(void **state)
-{
-	struct weir_guard_set s = {};
-
-	(void)state;
-	assert_int_equal(weir_guard_ssh(&s, NULL), 0);
-	assert_int_equal(weir_guard_ssh(&s, "no address"), 0);
-	assert_int_equal(s.n, 0);
-	assert_int_equal(weir_guard_ssh(&s, "198.51.100.77 50022 192.0.2.1 22"), 0);
-	assert_string_equal(only(&s), "198.51.100.77");
-	weir_guard_done(&s);
-}
-
 static void there_is_a_most_of_guards(void **state)
 {
 	struct weir_guard_set s = {};
@@ -319,7 +306,6 @@ int main(void)
 		cmocka_unit_test(a_gateway_of_the_other_family_is_guarded),
 		cmocka_unit_test(no_message_is_read_beyond_its_end),
 		cmocka_unit_test(resolvers_are_read_as_resolv_conf_is),
-		cmocka_unit_test(the_peer_of_an_ssh_session_is_guarded),
 		cmocka_unit_test(there_is_a_most_of_guards),
 		cmocka_unit_test(blocks_that_hit_a_guard_are_told_from_those_that_cover_one),
 	};

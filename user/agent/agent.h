@@ -42,7 +42,6 @@ int weir_agent_run(const struct weir_agent_options *o);
 
 /* One request of the admin socket (@client may be NULL in tests); the reply is a new reference. */
 json_t *weir_agent_handle(void *agent, struct weir_client *client, const json_t *request);
-struct event_base *weir_agent_base(const struct weir_agent *a);
 /* What the loop does once a second. */
 void weir_agent_tick(struct weir_agent *a);
 

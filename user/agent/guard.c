@@ -95,11 +95,6 @@ int weir_guard_resolv(struct weir_guard_set *s, const char *text, size_t n)
 	return r;
 }
 
-int weir_guard_ssh(struct weir_guard_set *s, const char *connection)
-{
-	return connection ? add_word(s, connection, strcspn(connection, " "), "SSH session") : 0;
-}
-
 /* An attribute of at least @len bytes; NULL if there is none. */
 static const void *attribute(const struct rtattr *a, size_t n, unsigned short type, size_t len)
 {

@@ -28,8 +28,6 @@ void weir_guard_done(struct weir_guard_set *s);
 
 /* Resolvers of a resolv.conf of @n bytes. */
 int weir_guard_resolv(struct weir_guard_set *s, const char *text, size_t n);
-/* The first word of SSH_CONNECTION or SSH_CLIENT. */
-int weir_guard_ssh(struct weir_guard_set *s, const char *connection);
 
 /* One rtnetlink message (RTM_NEWADDR or RTM_NEWROUTE) of @n bytes; others are ignored. Hostile lengths are safe. */
 struct nlmsghdr;

@@ -316,11 +316,6 @@ void weir_agent_free(struct weir_agent *a)
 	free(a);
 }
 
-struct event_base *weir_agent_base(const struct weir_agent *a)
-{
-	return a->base;
-}
-
 int weir_agent_loop(struct weir_agent *a)
 {
 	return event_base_dispatch(a->base) < 0 ? -EIO : 0;

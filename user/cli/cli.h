@@ -107,7 +107,6 @@ DEFINE_CLEANUP(struct weir_talk, weir_talk_free)
 int weir_talk_ask(struct weir_talk *t, json_t *request, json_t **ret);
 /* The next line that the agent sends by itself: waits @timeout_ms (-1 = ever). Exit code, or -EAGAIN: none yet. */
 int weir_talk_next(struct weir_talk *t, int timeout_ms, json_t **ret);
-int weir_talk_fd(const struct weir_talk *t);
 /* Open, ask, close. */
 int weir_ask(const struct weir_args *a, json_t *request, json_t **ret);
 json_t *weir_request(const char *cmd);

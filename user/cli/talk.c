@@ -131,11 +131,6 @@ void weir_talk_free(struct weir_talk *t)
 	free(t);
 }
 
-int weir_talk_fd(const struct weir_talk *t)
-{
-	return t->fd;
-}
-
 static int send_all(struct weir_talk *t, const char *text, size_t n)
 {
 	while (n) {

@@ -158,22 +158,18 @@ int weir_conf_list_parse(const char *file, const char *text, size_t n,
 int weir_prefix_list_add(struct weir_prefix_list *list, const struct weir_prefix *p, int line);
 void weir_prefix_list_done(struct weir_prefix_list *list);
 
-/* Sets one limit's KEY=VALUE as the file would ("rate", "500/s"), checked the same way; @c is unchanged on error. For
- * `weir limit set`, limits of both layers and that of `suspicious`. The second sets several at once ("rate=10 MB/s",
- * "burst=20 MB"), which a change of unit needs. Where a number differs by plan, "limit.pro" is one plan's and "limit"
- * all of them: a number, or "{free: 60, pro: 6000}". @warnings (may be NULL) gets what is allowed but rarely meant.
+/* Sets a limit's KEY=VALUE ("rate=500/s"; @n of them, since a change of unit needs several at once) as the file would,
+ * checked the same way; @c is unchanged on error. For `weir limit set`, limits of both layers and that of `suspicious`.
+ * Where a number differs by plan, "limit.pro" is one plan's and "limit" all of them: a number, or "{free: 60, pro:
+ * 6000}". @warnings (may be NULL) gets what is allowed but rarely meant. -ENOENT: no such limit; -EINVAL; a sentence.
  */
-int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, const char *value,
-			struct weir_error *e);
 int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *const *pairs,
 			    size_t n, struct weir_conf_problems *warnings, struct weir_error *e);
 /* What the file as a whole would be warned of, as @c is now: limits that another one no longer bounds, and the like. */
 void weir_conf_warnings(const struct weir_conf *c, struct weir_conf_problems *ret);
-/* Writes the value into the file at its place; comments and everything else stay. The file is replaced atomically, with
+/* Writes the values into the file at their places; comments and everything else stay. The file is replaced atomically, with
  * the same mode and owner, and only if the result is a right configuration. For `limit set --save`.
  */
-int weir_conf_save_limit(const char *path, const char *name, const char *key, const char *value,
-			 struct weir_error *e);
 int weir_conf_save_limit_all(const char *path, const char *name, const char *const *pairs, size_t n,
 			     struct weir_error *e);
 /* The edit alone, in memory: *ret is heap text of *ret_n bytes. */
@@ -211,7 +207,6 @@ void weir_conf_print_default(FILE *f);
 /* Names, as the file spells them. */
 const char *weir_mode_name(enum weir_mode mode);
 const char *weir_attach_name(enum weir_attach attach);
-const char *weir_xdp_mode_name(enum weir_xdp_mode mode);
 const char *weir_per_name(enum weir_per per);
 const char *weir_algorithm_name(enum weir_algorithm algorithm);
 /* "tcp", "udp", … or NULL where a number has no name here. */

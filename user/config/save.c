@@ -122,16 +122,3 @@ int weir_conf_save_limit_all(const char *path, const char *name, const char *con
 		return weir_error_set(e, r, "%s: cannot be written: %s", path, strerror(-r));
 	return 0;
 }
-
-int weir_conf_save_limit(const char *path, const char *name, const char *key, const char *value,
-			 struct weir_error *e)
-{
-	size_t n = strlen(key) + strlen(value) + 2;
-	_cleanup_free_ char *pair = malloc(n);
-	const char *pairs[] = {pair};
-
-	if (!pair)
-		return weir_error_set(e, -ENOMEM, "out of memory");
-	(void)snprintf(pair, n, "%s=%s", key, value); /* it fits */
-	return weir_conf_save_limit_all(path, name, pairs, 1, e);
-}

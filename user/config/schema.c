@@ -101,11 +101,6 @@ const char *weir_attach_name(enum weir_attach attach)
 	return weir_words_attach[attach];
 }
 
-const char *weir_xdp_mode_name(enum weir_xdp_mode mode)
-{
-	return weir_words_xdp_mode[mode];
-}
-
 const char *weir_per_name(enum weir_per per)
 {
 	return weir_words_per[per];

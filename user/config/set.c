@@ -238,24 +238,3 @@ int weir_conf_limit_set_all(struct weir_conf *c, const char *name, const char *c
 		return weir_set_request_limit(c, &q->suspicious.limit, pairs, n, warnings, e);
 	return unknown_limit(c, name, e);
 }
-
-static char *join_pair(const char *key, const char *value)
-{
-	size_t n = strlen(key) + strlen(value) + 2;
-	char *pair = malloc(n);
-
-	if (pair)
-		(void)snprintf(pair, n, "%s=%s", key, value); /* it fits */
-	return pair;
-}
-
-int weir_conf_limit_set(struct weir_conf *c, const char *name, const char *key, const char *value,
-			struct weir_error *e)
-{
-	_cleanup_free_ char *pair = join_pair(key, value);
-	const char *pairs[] = {pair};
-
-	if (!pair)
-		return weir_error_set(e, -ENOMEM, "out of memory");
-	return weir_conf_limit_set_all(c, name, pairs, 1, NULL, e);
-}

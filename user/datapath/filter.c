@@ -65,31 +65,3 @@ int weir_filter_add(struct weir_filter *f, enum weir_list list, const struct wei
 		set_bits(f, p);
 	return 0;
 }
-
-int weir_filter_build(const struct weir_lists *lists, struct weir_filter *ret, struct weir_error *e)
-{
-	static const char *const names[] = {[WEIR_LIST_ALLOW] = "allow",
-					    [WEIR_LIST_BLOCK] = "block",
-					    [WEIR_LIST_GUARD] = "never_block"};
-	_cleanup_free_ struct weir_filter *f = calloc(1, sizeof(*f));
-	size_t i;
-	int list, r;
-
-	if (!f)
-		return weir_error_set(e, -ENOMEM, "out of memory");
-	for (list = 0; list < WEIR_LIST_MAX; list++) {
-		for (i = 0; i < lists->n[list]; i++) {
-			const struct weir_prefix *p = &lists->item[list][i].prefix;
-
-			r = weir_filter_add(f, list, p);
-			if (r < 0)
-				return weir_error_set(
-					e, r,
-					"the %s list has IPv%u prefixes of more than %u different "
-					"lengths (at most %u in one list)",
-					names[list], p->family, WEIR_LIST_LENS, WEIR_LIST_LENS);
-		}
-	}
-	*ret = *f;
-	return 0;
-}

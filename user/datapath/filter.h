@@ -8,10 +8,6 @@
 #include "user/datapath/datapath.h"
 #include "weir/maps.h"
 
-/* Fills *ret for whole lists. -E2BIG and @e where a list has more different prefix lengths than fit. */
-int weir_filter_build(const struct weir_lists *lists, struct weir_filter *ret,
-		      struct weir_error *e);
-
 /* Adds one entry to a filter that may be in use (in mapped memory): at every moment it admits all that it did before.
  * Guards set no bits: they are only looked at once something else has matched. Adding twice is harmless. -E2BIG: no
  * room for its length; nothing changed.

@@ -365,15 +365,3 @@ bool weir_path_matches_reading(const struct weir_path_pattern *pattern,
 {
 	return matches(pattern, weir_path_text(path, i));
 }
-
-bool weir_path_matches(const struct weir_path_pattern *pattern, const struct weir_path *path,
-		       enum weir_path_rule rule)
-{
-	bool any = rule == WEIR_PATH_ANY;
-
-	for (unsigned i = 0; i < path->n; i++) {
-		if (matches(pattern, weir_path_text(path, i)) == any)
-			return any;
-	}
-	return path->n && !any;
-}

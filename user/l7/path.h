@@ -62,20 +62,13 @@ struct weir_path_pattern {
 	bool below; /* written with / * : the path itself and all below it */
 };
 
-enum weir_path_rule {
-	WEIR_PATH_ANY, /* limits: one reading is enough */
-	WEIR_PATH_ALL  /* exemptions */
-};
-
 /* "/x": this path. "/x/" followed by "*": /x and everything below. A slash and a star: every target, "*" too.
  * -EINVAL with a sentence in @error: not such a pattern. Free with weir_path_pattern_done.
  */
 int weir_path_pattern_parse(const char *text, const struct weir_path_options *options,
 			    struct weir_path_pattern *ret, struct weir_error *error);
 void weir_path_pattern_done(struct weir_path_pattern *pattern);
-bool weir_path_matches(const struct weir_path_pattern *pattern, const struct weir_path *path,
-		       enum weir_path_rule rule);
-/* Of one reading, @i < path->n. */
+/* Does it match one reading, @i < path->n? Of a limit one reading is enough; an exemption must match all (match.c). */
 bool weir_path_matches_reading(const struct weir_path_pattern *pattern,
 			       const struct weir_path *path, unsigned i);
 
