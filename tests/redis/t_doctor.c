@@ -2,6 +2,12 @@
 /* weir doctor looks at the shared store's server: is it there, is it one that counts, what will it do when it is full? */
 #include "redis/cluster_case.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include "lib/run.h"
 
 static struct redis_server server;
@@ -49,6 +55,17 @@ static void says(const char *words)
 		fail_msg("not \"%s\": %s", words, out);
 }
 
+static bool server_is_valkey(void)
+{
+	redisContext *c = redis_open(&server);
+	redisReply *reply = redis_do(c, "INFO server");
+	bool yes = strstr(reply->str, "valkey_version:");
+
+	freeReplyObject(reply);
+	redisFree(c);
+	return yes;
+}
+
 static void a_server_that_will_do_is_described(void **state)
 {
 	(void)state;
@@ -57,7 +74,7 @@ static void a_server_that_will_do_is_described(void **state)
 			 0);
 	assert_int_equal(doctor(", timeout: 20ms"), 0);
 	says("ok    store ");
-	says("Redis ");
+	says(server_is_valkey() ? "Valkey " : "Redis ");
 	says("ok    store memory");
 	says("volatile-ttl");
 	says("a round trip takes");
@@ -223,12 +240,80 @@ static void all_masters_of_a_cluster_are_tried(void **state)
 	says("the cluster is down");
 }
 
+static int unix_socket(const char *path, bool listening)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	assert_int_equal(listening ? bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 8)
+				   : connect(fd, (struct sockaddr *)&a, sizeof(a)),
+			 0);
+	return fd;
+}
+
+/* Passes bytes on between @client and the server, whose version becomes 6.0. */
+static void pass_on(int client)
+{
+	struct pollfd p[2] = {{.fd = client, .events = POLLIN},
+			      {.fd = unix_socket(server.sock, false), .events = POLLIN}};
+	char bytes[16384], *at;
+	ssize_t n = 1;
+
+	while (n > 0 && poll(p, 2, -1) > 0)
+		for (int i = 0; i < 2 && n > 0; i++) {
+			if (!p[i].revents)
+				continue;
+			n = read(p[i].fd, bytes, sizeof(bytes) - 1);
+			bytes[n > 0 ? n : 0] = '\0';
+			at = strstr(bytes, "redis_version:");
+			if (at)
+				memcpy(strchr(at, ':') + 1, "6.0", 3);
+			if (n > 0)
+				n = send(p[!i].fd, bytes, (size_t)n, MSG_NOSIGNAL);
+		}
+	(void)close(p[1].fd);
+}
+
+static void *pretend(void *arg)
+{
+	int *listener = arg, client;
+
+	while ((client = accept4(*listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		pass_on(client);
+		(void)close(client);
+	}
+	return NULL;
+}
+
+static void a_server_that_is_too_old_is_refused(void **state)
+{
+	pthread_t thread;
+	char sock[128], url[160];
+	int listener;
+
+	(void)state;
+	assert_int_equal(redis_start(&server, NULL), 0);
+	(void)snprintf(sock, sizeof(sock), "%s/old", server.dir);
+	listener = unix_socket(sock, true);
+	assert_int_equal(pthread_create(&thread, NULL, pretend, &listener), 0);
+	(void)snprintf(url, sizeof(url), "redis+unix://%s", sock);
+	assert_int_equal(doctor_at(url, ""), 1);
+	says("fail  store");
+	says("Redis 6.0");
+	says("is too old: 6.2 or later is needed");
+	(void)shutdown(listener, SHUT_RDWR);
+	(void)pthread_join(thread, NULL);
+	(void)close(listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_server_that_will_do_is_described, tear_down),
 		cmocka_unit_test_teardown(what_a_full_server_would_do_is_told, tear_down),
 		cmocka_unit_test_teardown(what_will_not_do_is_said, tear_down),
+		cmocka_unit_test_teardown(a_server_that_is_too_old_is_refused, tear_down),
 		cmocka_unit_test_teardown(a_right_that_is_missing_is_named, tear_down),
 		cmocka_unit_test_teardown(a_server_that_will_not_count_is_no_good_one, tear_down),
 		cmocka_unit_test_teardown(what_sentinels_can_do_is_told, tear_down),

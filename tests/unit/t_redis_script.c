@@ -147,6 +147,42 @@ static void replies_of_any_bytes_are_harmless(void **state)
 	weir_redis_pack_done(&p);
 }
 
+static void an_error_in_a_script_is_read_as_the_commands(void **state)
+{
+#define RUNNING "ERR Error running script (call to f_577f5f2f69cfbe38ff14057089675503041eb2fc): "
+	static const struct {
+		const char *said, *meant;
+	} rows[] = {
+		{RUNNING "@user_script:686: @user_script: 686: -OOM command not allowed when used "
+			 "memory > 'maxmemory'.",
+		 "OOM command not allowed when used memory > 'maxmemory'."},
+		{RUNNING "@user_script:391: ERR Invalid stream ID", "ERR Invalid stream ID"},
+		{RUNNING "@user_script:1: -READONLY You can't", "READONLY You can't"},
+		/* what is Lua's own, and what 7.0 says, stays */
+		{RUNNING "@user_script:1: attempt to index a nil value", NULL},
+		{RUNNING "@user_script:1: @user_script: 1: -", NULL},
+		{RUNNING "@user_script:1", NULL},
+		{RUNNING, NULL},
+		{"ERR Error running script", NULL},
+		{"OOM command not allowed when used memory > 'maxmemory'. script: 577f, on "
+		 "@user_script:686.",
+		 NULL},
+		{"NOSCRIPT No matching script. Please use EVALSHA.", NULL},
+		{"", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *meant = rows[i].meant ? rows[i].meant : rows[i].said;
+		char *text = strdup(rows[i].said);
+
+		assert_non_null(text);
+		assert_int_equal(weir_redis_error_unwrap(text, strlen(text)), strlen(meant));
+		assert_string_equal(text, meant);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -156,6 +192,7 @@ int main(void)
 		cmocka_unit_test(a_call_has_a_bound),
 		cmocka_unit_test(numbers_that_a_double_cannot_hold_do_not_fit),
 		cmocka_unit_test(replies_of_any_bytes_are_harmless),
+		cmocka_unit_test(an_error_in_a_script_is_read_as_the_commands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

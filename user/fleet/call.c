@@ -223,8 +223,7 @@ static void take_error(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 		weir_fleet_run_soon(f);
 		return;
 	}
-	/* "ERR Error running script …: WRONGTYPE …" before Redis 7 */
-	if (strstr(text, "WRONGTYPE") && weir_fleet_clock_ns(f) >= f->next_mend_ns)
+	if (!strncmp(text, "WRONGTYPE", 9) && weir_fleet_clock_ns(f) >= f->next_mend_ns)
 		f->want_mend = true;
 	if (doing != WEIR_FLEET_POLL && doing != WEIR_FLEET_LOAD)
 		f->refused = doing;

@@ -106,9 +106,11 @@ static bool goes_elsewhere(struct weir_redis_ask *a, const struct redisReply *r)
 static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 {
 	struct weir_redis_ask *a = data;
-	const struct redisReply *r = reply;
+	struct redisReply *r = reply;
 
 	a->sent = false;
+	if (r && r->type == REDIS_REPLY_ERROR)
+		r->len = weir_redis_error_unwrap(r->str, r->len);
 	if (!a->fn)
 		free_ask(a);
 	else if (!r)

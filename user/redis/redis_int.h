@@ -205,6 +205,11 @@ int weir_redis_layer_key(const char *prefix, const struct weir_store_limit *l, c
 
 int weir_redis_text_add(struct weir_redis_text *t, const void *bytes, size_t n);
 
+/* Before 7.0 Redis put words of its own before the error of a command in a script, "ERR Error running script (call to
+ * f_SHA): @user_script:9: @user_script: 9: -OOM command not …": takes them out of @text, in place. Returns how long it is.
+ */
+size_t weir_redis_error_unwrap(char *text, size_t n);
+
 /* --- nodes: node.c, waiting.c, batch.c, reply.c --------------------------------------------------------------------- */
 
 struct weir_redis_job;

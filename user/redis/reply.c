@@ -268,10 +268,12 @@ void weir_redis_on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 {
 	struct weir_redis_call *c = data;
 	struct weir_redis_node *n = c->node;
-	const struct redisReply *r = reply;
+	struct redisReply *r = reply;
 
 	(void)ac;
 	weir_redis_call_forget(c);
+	if (r && r->type == REDIS_REPLY_ERROR)
+		r->len = weir_redis_error_unwrap(r->str, r->len);
 	if (r)
 		measure(n->s, c->sent_ns);
 	if (c->probe)

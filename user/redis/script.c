@@ -503,3 +503,26 @@ int weir_redis_give_back(const unsigned char *request, size_t n, struct weir_red
 		blob->at[begin + 1] = (char)back;
 	return (int)back;
 }
+
+size_t weir_redis_error_unwrap(char *text, size_t n)
+{
+	static const char running[] = "ERR Error running script", where[] = "@user_script:";
+	const char *at = strstr(text, "): ");
+	size_t word;
+
+	if (strncmp(text, running, sizeof(running) - 1) || !at)
+		return n;
+	at += 3;
+	while (!strncmp(at, where, sizeof(where) - 1)) {
+		at = strchr(at + sizeof(where) - 1, ':');
+		if (!at)
+			return n;
+		at += strspn(at, ": -");
+	}
+	word = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+	if (word < 2 || at[word] != ' ')
+		return n; /* not a command's: Lua's own */
+	n -= (size_t)(at - text);
+	memmove(text, at, n + 1);
+	return n;
+}
