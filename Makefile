@@ -92,7 +92,7 @@ BENCH      := $(B)/weir-bench $(B)/weir-bench-l7 $(B)/weir-bench-redis
 NEXT       := $(if $(findstring /next,$(B)),,$(B)/next/weir)
 TESTS      := $(UNIT) $(PACKET) $(NETNS) $(HTTP)
 
-.PHONY: all all-demo check check-vm install uninstall demo test bench bench-l7 bench-redis lint format clean help tests
+.PHONY: all all-demo check check-vm check-redis install uninstall demo test bench bench-l7 bench-redis lint format clean help tests
 all: $(B)/weir $(BPF_OBJ) $(GEN) ## build the agent, the BPF object and the traffic generator
 
 all-demo: all $(DEMO)
@@ -166,6 +166,8 @@ check: tests ## run every test of this machine (needs root for the packet and na
 	$(Q)scripts/run-tests $(B)
 check-vm: tests ## the packet and namespace tests on stock Debian kernels in QEMU
 	$(Q)tests/vm/check-vm $(B)
+check-redis: tests ## the tests with Redis on other versions of it, from Debian's packages
+	$(Q)tests/redis/check-versions $(B)
 fuzz: $(FUZZ)
 bench: tests ## what a packet costs: XDP_DROP, peers and weir in one run; writes build/bench.json
 	$(Q)$(B)/weir-bench --json build/bench.json

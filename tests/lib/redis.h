@@ -29,7 +29,7 @@ struct redis_server {
 	char dir[64], sock[96], log[96];
 };
 
-/* From PATH, or where scripts/setup --proxies puts it. */
+/* $WEIR_TEST_REDIS, the path of a server; without it from PATH, or where scripts/setup --proxies puts it. */
 bool redis_installed(void);
 /* The same the other way round, for main() or a test that skips then: says why, as scripts/run-tests reads it. */
 bool redis_is_missing(void);
