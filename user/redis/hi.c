@@ -18,6 +18,9 @@
 
 #include "user/redis/redis_int.h"
 
+#define REPLY_MAX                                                                                  \
+	(32u << 20) /* a reply that is longer is none of ours; hiredis would gather 512 MB of it */
+
 /* What hiredis asks the loop for. */
 struct wire {
 	struct redisAsyncContext *ac;
@@ -183,9 +186,10 @@ static void readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct wire *w = arg;
 
-	(void)fd;
 	(void)what;
-	redisAsyncHandleRead(w->ac); /* w may be gone after it */
+	if (w->ac->c.reader->len > REPLY_MAX)
+		(void)shutdown(fd, SHUT_RDWR); /* what is read next is its end */
+	redisAsyncHandleRead(w->ac);	       /* w may be gone after it */
 }
 
 static void writable(evutil_socket_t fd, short what, void *arg)
