@@ -90,6 +90,7 @@ static __always_inline __u64 weir_request_bucket_debt(struct weir_request_bucket
 	return debt - (now_us - s.us) * p->count;
 }
 
+/* The state of a bucket that owes @debt parts at @now_us. */
 static __always_inline struct weir_request_bucket_state
 weir_request_bucket_state_of(const struct weir_request_bucket *p, __u64 now_us, __u64 debt)
 {

@@ -14,7 +14,9 @@ struct weir_request_answer {
 	__u64 delay_us; /* leaky bucket: from now until this request's turn, if it is admitted */
 };
 
-/* Says which charge a refund is about. Of a leaky bucket: when the next one after it may leave, to the part; else the time of the charge. */
+/* Says which charge a refund is about. Of a leaky bucket: when the next one after it may leave, to the part; else the time
+ * of the charge.
+ */
 struct weir_request_ticket {
 	__u64 us;
 	__u64 part;

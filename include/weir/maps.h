@@ -35,7 +35,7 @@ struct weir_meta {
 };
 WEIR_ABI_SIZE(struct weir_meta, 32);
 
-/* --- state per source and destination ------------------------------------------------------------------------------------------- */
+/* --- state per source and destination ---------------------------------------------------------- */
 
 /* addr 0 = never used. Claimed by compare-and-swap on addr. A zero word is idle at every age of the clock. */
 struct weir_slot4 {

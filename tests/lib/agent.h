@@ -36,8 +36,8 @@ struct agent {
 };
 
 /* Makes the folder (a->dir; nothing else is in it but what the test writes before: see agent_prepare), writes @conf with
- * `interfaces: []`, state_dir and admin socket before it and the folder's path for every @DIR@ in it, starts the agent and waits until it answers. -errno: a->out
- * says what it said.
+ * `interfaces: []`, state_dir and admin socket before it and the folder's path for every @DIR@ in it, starts the agent and
+ * waits until it answers. -errno: a->out says what it said.
  */
 int agent_start(struct agent *a, const char *conf);
 /* The folder alone, for files that the configuration names. agent_start keeps one that is there. */

@@ -131,6 +131,7 @@ struct pkt {
 };
 
 #define PKT(...) pkt_build((const struct pkt_layer *const[]){__VA_ARGS__, NULL})
+/* The layers to the NULL at their end, as one frame. Aborts where they are longer than PKT_MAX. */
 struct pkt pkt_build(const struct pkt_layer *const *layers);
 
 /* The first @n bytes of @p; @p with one byte changed; @p made longer by @n zero bytes (Ethernet padding). */

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the parts of the agent share: start.c (life), loop.c, source.c (load), force.c (apply, attach), config.c (reload, confirm,
- * mode), limits.c (overrides), lists.c (lists and guard), sweep.c (state tables), status.c and explain.c (what people
- * ask), commands.c (requests); of the request layer request.c (life), request_json.c and ask.c (what people ask),
- * escalate.c (from there to the block list), metrics.c and pages.c (for monitoring).
+/* What the parts of the agent share.
+ *
+ *	start.c     life                                       loop.c           events and timers
+ *	source.c    a configuration with all it names          config.c         reload, confirm, mode
+ *	force.c     a configuration in force, interfaces       limits.c         limits by command
+ *	lists.c     lists and their sources, guard             list_*.c         lists by command, from a file, to disk
+ *	state.c     what survives a restart                    sweep.c          state tables
+ *	fleet*.c    what agents share                          pushed.c         limits that the store publishes
+ *	request.c   the request layer's life                   shared.c         its shared store
+ *	escalate.c  from there to the block list               seen.c           whose packets arrive here
+ *	commands.c  requests of the admin socket (admin.c)     status.c, explain.c, request_json.c, ask.c   their answers
+ *	meter.c, request_meter.c   counts a second             metrics*.c, pages.c   for monitoring
  */
 #ifndef WEIR_AGENT_INT_H
 #define WEIR_AGENT_INT_H

@@ -24,11 +24,14 @@ enum weir_origin {
 	WEIR_ORIGIN_GUARD, /* found by the agent: own addresses, gateways, resolvers, sessions */
 	WEIR_ORIGIN_MAX
 };
+/* "command", "list-file"…, as `weir block list` shows it. */
 const char *weir_origin_name(enum weir_origin origin);
 
 /* Shared by all entries that say the same; NULL = none. */
 struct weir_shared_text;
+/* A copy of @s with one reference; NULL: no memory, or @s is NULL or empty. */
 struct weir_shared_text *weir_shared_text_new(const char *s);
+/* One reference more to @t (NULL stays NULL); weir_shared_text_free takes one away. */
 struct weir_shared_text *weir_shared_text_ref(struct weir_shared_text *t);
 void weir_shared_text_free(struct weir_shared_text *t);
 DEFINE_CLEANUP(struct weir_shared_text, weir_shared_text_free)
@@ -62,20 +65,21 @@ struct weir_book {
 	struct weir_book_list list[WEIR_LIST_MAX];
 };
 
+/* An empty one, and a copy that shares texts; NULL: no memory. */
 struct weir_book *weir_book_new(void);
 struct weir_book *weir_book_copy(const struct weir_book *b);
 void weir_book_free(struct weir_book *b);
 DEFINE_CLEANUP(struct weir_book, weir_book_free)
 
 /* Appends (takes its own references to the texts); of equal prefix, origin and name, weir_book_settle keeps one: the
- * one that ends later, with the newer reason. Settle before reading.
+ * one that ends later, with the newer reason. Settle before reading. -ENOMEM.
  */
 int weir_book_add(struct weir_book *b, enum weir_list list, const struct weir_book_entry *entry);
 void weir_book_settle(struct weir_book *b);
 
-/* Removes every entry for which @match holds; returns how many. @list WEIR_LIST_MAX = all lists. */
 typedef bool (*weir_book_match_fn)(const void *arg, enum weir_list list,
 				   const struct weir_book_entry *entry);
+/* Removes every entry for which @match holds, or of @origin; returns how many. @list WEIR_LIST_MAX = all lists. */
 size_t weir_book_remove(struct weir_book *b, enum weir_list list, weir_book_match_fn match,
 			const void *arg);
 size_t weir_book_drop_origin(struct weir_book *b, enum weir_list list, enum weir_origin origin);
@@ -86,17 +90,20 @@ size_t weir_book_find(const struct weir_book *b, enum weir_list list,
 /* Distinct prefixes of a family. */
 size_t weir_book_count(const struct weir_book *b, enum weir_list list, __u8 family);
 
-/* What the kernel must hold: one item for each distinct prefix. Heap; free with weir_book_lists_done. */
+/* What the kernel must hold: one item for each distinct prefix. Heap; free with weir_book_lists_done. -ENOMEM. */
 int weir_book_export(const struct weir_book *b, struct weir_lists *ret);
 void weir_book_lists_done(struct weir_lists *l);
 
-/* What must be told to the kernel to come from one book to the next, per list. Heap arrays. */
+/* What must be told to the kernel to come from one book to the next, per list. Heap arrays; free with
+ * weir_book_change_done.
+ */
 struct weir_book_change {
 	struct weir_list_item *add;
 	size_t n_add;
 	struct weir_prefix *del;
 	size_t n_del;
 };
+/* Both settled. -ENOMEM. */
 int weir_book_compare(const struct weir_book *from, const struct weir_book *to, enum weir_list list,
 		      struct weir_book_change *ret);
 void weir_book_change_done(struct weir_book_change *c);

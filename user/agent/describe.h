@@ -41,6 +41,7 @@ __attribute__((format(printf, 2, 3))) void weir_describe_say(const struct weir_d
 void weir_describe_request_diff(const struct weir_conf *from, const struct weir_conf *to,
 				const struct weir_describe_to *d);
 
+/* The packet limit of that name; NULL: none. */
 const struct weir_conf_limit *weir_conf_find_limit(const struct weir_conf *c, const char *name);
 
 #endif

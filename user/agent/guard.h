@@ -22,21 +22,23 @@ struct weir_guard_set {
 	size_t n, room;
 	bool cut; /* there were more than WEIR_GUARD_MAX */
 };
-/* Leaves out loopback, unspecified and multicast. Equal prefixes are kept once. */
+/* Leaves out loopback, unspecified and multicast. Equal prefixes are kept once. @why is copied, cut if it is long.
+ * -ENOMEM, here and below.
+ */
 int weir_guard_add(struct weir_guard_set *s, const struct weir_prefix *prefix, const char *why);
 void weir_guard_done(struct weir_guard_set *s);
 
 /* Resolvers of a resolv.conf of @n bytes. */
 int weir_guard_resolv(struct weir_guard_set *s, const char *text, size_t n);
 
-/* One rtnetlink message (RTM_NEWADDR or RTM_NEWROUTE) of @n bytes; others are ignored. Hostile lengths are safe. */
 struct nlmsghdr;
+/* One rtnetlink message (RTM_NEWADDR or RTM_NEWROUTE) of @n bytes; others are ignored. Hostile lengths are safe. */
 int weir_guard_message(struct weir_guard_set *s, const struct nlmsghdr *h, size_t n);
 /* Does a notification concern what is guarded (or, *ret_link, an interface)? */
 bool weir_guard_concerns(const struct nlmsghdr *h, size_t n, bool *ret_link);
 /* Asks the kernel for addresses and default routes; waits at most @timeout_ms. */
 int weir_guard_scan(struct weir_guard_set *s, int timeout_ms, struct weir_error *e);
-/* Socket that gets notifications of addresses, routes and links. */
+/* Socket (the caller's) that gets notifications of addresses, routes and links. A sentence on error. */
 int weir_guard_watch(int *ret_fd, struct weir_error *e);
 
 /* What a block of @prefix means for the guard list of @book. */

@@ -17,6 +17,7 @@ struct weir_meter {
 	struct weir_counters now, before;
 	__u64 now_ns, before_ns; /* 0 = not yet */
 };
+/* @c, read at @now_ns (monotonic), is now; what was now is before. */
 void weir_meter_update(struct weir_meter *m, const struct weir_counters *c, __u64 now_ns);
 /* (now - before) a second; 0 if a counter began anew. @now and @before point into m->now and m->before. */
 __u64 weir_meter_rate(const struct weir_meter *m, __u64 now, __u64 before);

@@ -14,7 +14,9 @@
 struct weir_acting {
 	__s64 since_s, last_s;
 };
+/* @acted: did it refuse since the last update? */
 void weir_acting_update(struct weir_acting *t, bool acted, __s64 now_s);
+/* Has it, within WEIR_ACTING_S? */
 bool weir_acting_now(const struct weir_acting *t, __s64 now_s);
 
 /* Two moments, heap-free; the rows of each in the order of weir_l7_limits. */
@@ -25,6 +27,7 @@ struct weir_request_meter {
 	size_t n, n_before;
 	__u64 now_ns, before_ns; /* 0 = not yet */
 };
+/* Reads what @l7 has counted; what was now is before. */
 void weir_request_meter_update(struct weir_request_meter *m, struct weir_l7 *l7, __u64 now_ns,
 			       __s64 wall_s);
 /* The row in force of this name; NULL: there is none yet. *ret_before: the same a second ago, or NULL. */

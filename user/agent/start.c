@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The agent's life: start in an order that never leaves a packet unlimited, and the end that leaves everything attached. Called by `weir run` and tests.
+/* The agent's life: start in an order that never leaves a packet unlimited, and the end that leaves everything attached.
+ * Called by `weir run` and tests.
  */
 #include <errno.h>
 #include <fcntl.h>

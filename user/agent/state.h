@@ -51,8 +51,11 @@ bool weir_state_writable(const struct weir_state *s);
 void weir_state_free(struct weir_state *s);
 DEFINE_CLEANUP(struct weir_state, weir_state_free)
 
+/* Changes between begin and commit are all in the file, or none. -EROFS, -ENOSPC and what else SQLite meets, as errno:
+ * here and of every change below. After a commit that failed: read weir_state_why, then roll back.
+ */
 int weir_state_begin(struct weir_state *s);
-int weir_state_commit(struct weir_state *s); /* on error: read weir_state_why, then roll back */
+int weir_state_commit(struct weir_state *s);
 void weir_state_rollback(struct weir_state *s);
 
 /* Inserts, or replaces the entry of the same list, prefix and origin. */
@@ -60,7 +63,7 @@ int weir_state_put(struct weir_state *s, const struct weir_state_entry *entry);
 /* Deleting what is not there is success. */
 int weir_state_del(struct weir_state *s, enum weir_list list, const struct weir_prefix *prefix,
 		   const char *origin);
-/* Forgets all entries. */
+/* Forgets all entries; or those that have ended by @now_s. */
 int weir_state_clear(struct weir_state *s);
 int weir_state_expire(struct weir_state *s, __s64 now_s);
 typedef int (*weir_state_fn)(void *arg, const struct weir_state_entry *entry);

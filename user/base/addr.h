@@ -18,8 +18,8 @@ struct weir_prefix {
 #define WEIR_PREFIX_STRLEN 52 /* longest text with its NUL */
 
 /* Parses "192.0.2.0/24", "2001:db8::/32" or an address without a length, @n bytes. An IPv4-mapped IPv6 address
- * (::ffff:192.0.2.1, also with /96 and longer) becomes IPv4. Host bits that are set are refused (-EINVAL) unless
- * @mask_host_bits. Returns 0; -EINVAL: no address; -ERANGE: length out of range; -EDOM: host bits set.
+ * (::ffff:192.0.2.1, also with /96 and longer) becomes IPv4. Returns 0; -EINVAL: no address; -ERANGE: length out
+ * of range; -EDOM: host bits are set, unless @mask_host_bits, which clears them.
  */
 int weir_prefix_parse(const char *text, size_t n, bool mask_host_bits, struct weir_prefix *ret);
 

@@ -11,6 +11,7 @@
 
 #include "weir/types.h"
 
+/* "1234", at most @max. */
 int weir_str_u64(const char *s, __u64 max, __u64 *ret);
 /* "10s", "5ms", "1h", "500us", "2 m", "1d", "250ns". A bare 0 is allowed, another number needs its unit. */
 int weir_str_duration_ns(const char *s, __u64 *ret_ns);

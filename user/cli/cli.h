@@ -98,6 +98,7 @@ bool weir_is_terminal(void);
 
 /* --- talk.c ---- */
 struct weir_talk;
+/* Connects to the agent that --socket, -c or $WEIR_SOCKET names. 0, or an exit code after the sentence was printed. */
 int weir_talk_open(const struct weir_args *a, struct weir_talk **ret);
 /* Does an agent answer? Says nothing. */
 bool weir_talk_probe(const struct weir_args *a);

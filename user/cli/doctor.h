@@ -10,6 +10,7 @@ struct weir_doctor {
 };
 enum weir_finding { WEIR_FINDING_GOOD, WEIR_FINDING_WARN, WEIR_FINDING_FAIL };
 
+/* Prints one finding about @what; failures and warnings are counted. */
 void weir_doctor_tell(struct weir_doctor *d, enum weir_finding f, const char *what,
 		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 

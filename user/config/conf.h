@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The configuration as plain data: what the YAML file says, checked, in base units, with every default filled in.
- * Made by weir_conf_load() (config/load.c) from the table of settings (config/schema.c); it never touches the
+ * Made by weir_conf_load() (config/read.c) from the table of settings (config/settings.c); it never touches the
  * system. The datapath compiles it (datapath/compile.c); nothing else knows YAML.
  */
 #ifndef WEIR_USER_CONF_H

@@ -15,11 +15,13 @@ extern const char *const weir_words_profile[],
 
 extern const char *const weir_words_limits_from[];
 
+/* Does it count in a window (limit, window), not by a rate? */
 bool weir_request_has_window(enum weir_request_algorithm algorithm);
 
 /* `given` bits of numbers that do not belong to an algorithm. */
 unsigned weir_request_algorithm_lacks(enum weir_request_algorithm algorithm);
 
+/* Is a part of this kind in it? */
 bool weir_choice_has(const struct weir_key_choice *c, enum weir_key_kind kind);
 /* Is some part what the client likes to write? (As user/l7/key.c has it.) */
 bool weir_choice_is_chosen(const struct weir_key_choice *c);

@@ -151,6 +151,7 @@ bool weir_reader_top_wrong(const struct weir_reader *r, const char *section, con
 const yaml_node_t *weir_reader_top_at(const struct weir_reader *r, const char *section,
 				      const char *key);
 
+/* Adds a problem at that place of the file (NULL: of the file as a whole). */
 void weir_reader_error(const struct weir_reader *r, const yaml_node_t *at, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void weir_reader_warn(const struct weir_reader *r, const yaml_node_t *at, const char *format, ...)

@@ -16,9 +16,11 @@ int weir_set_first_error(const struct weir_conf_problems *p, struct weir_error *
 /* Hands the warnings among @p over, by the limit's name. */
 void weir_set_warnings(const struct weir_conf_problems *p, const char *name,
 		       struct weir_conf_problems *warnings);
+/* KEY=VALUE: the key into @key, the value in place. -EINVAL with a sentence. */
 int weir_set_split(const char *pair, char *key, size_t size, const char **ret_value,
 		   struct weir_error *e);
 
+/* weir_conf_limit_set_all of a request limit. */
 int weir_set_request_limit(struct weir_conf *c, struct weir_conf_request_limit *l,
 			   const char *const *pairs, size_t n, struct weir_conf_problems *warnings,
 			   struct weir_error *e);

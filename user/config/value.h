@@ -34,6 +34,7 @@ const yaml_node_t *weir_value_condition(const struct weir_target *t, const yaml_
 /* {not: [...]}: what is in it. */
 const yaml_node_t *weir_value_unwrap_not(const struct weir_target *t, bool *ret_negate);
 
+/* Puts @v into the integer of t->s->size bytes that the setting is. */
 void weir_value_store(const struct weir_target *t, __u64 v);
 /* value.c */
 int weir_value_word(const struct weir_target *t);

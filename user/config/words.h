@@ -11,6 +11,7 @@ struct weir_words {
 	size_t size, n;
 };
 
+/* Appends; what does not fit is counted in @n and left out. */
 void weir_say(struct weir_words *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "each IPv4 address and each IPv6 /64" */
 void weir_say_source(struct weir_words *o, __u8 ipv4_prefix, __u8 ipv6_prefix);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* From configuration to policy: whose counters are whose, whether the state tables can stay as they are, and the parts
- * of compile_units.c, compile_match.c and layout.c put together. Called by datapath.c and, for its verdict alone, by `weir check`.
+ * of compile_units.c, compile_match.c and layout.c put together. Called by apply.c and, for its verdict alone, by `weir
+ * check`.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Between the parts of the compiler of limits: compile.c (counters, what changed), compile_units.c (units), compile_match.c (which
- * packets a limit is about) and layout.c (where its state lies). Nobody else includes this.
+/* Between the parts of the compiler of limits: compile.c (counters, what changed), compile_units.c (units),
+ * compile_match.c (which packets a limit is about) and layout.c (where its state lies). Nobody else includes this.
  */
 #ifndef WEIR_USER_COMPILE_INT_H
 #define WEIR_USER_COMPILE_INT_H

@@ -90,7 +90,7 @@ int weir_datapath_list_add(struct weir_datapath *d, enum weir_list list,
 			   const struct weir_list_item *item, size_t n, struct weir_error *e);
 int weir_datapath_list_del(struct weir_datapath *d, enum weir_list list,
 			   const struct weir_prefix *item, size_t n, struct weir_error *e);
-/* Reads entries back from the kernel (heap, *ret_n of them). */
+/* Reads entries back from the kernel (heap, *ret_n of them). -ENOMEM or what the kernel says. */
 int weir_datapath_list_read(struct weir_datapath *d, enum weir_list list,
 			    struct weir_list_item **ret, size_t *ret_n);
 
@@ -101,19 +101,24 @@ const struct weir_limit_name *
 weir_datapath_names(const struct weir_datapath *d); /* WEIR_STATS_MAX of them */
 /* Views of the tables in force; false if there are none yet. */
 bool weir_datapath_tables(const struct weir_datapath *d, struct weir_tables *ret);
-/* Sum over CPUs. */
+/* Sum over CPUs. -ENOMEM or what the kernel says. */
 int weir_datapath_counters(const struct weir_datapath *d, struct weir_counters *ret);
-/* Ring buffer: descriptor for the loop, and consume; @fn is called for each event. */
 typedef void (*weir_event_fn)(void *arg, const struct weir_event *event);
+/* The ring buffer of events, from now on: @fn is called for each by weir_datapath_events_consume, which the loop calls when
+ * the descriptor is readable. consume returns how many there were; it and fd -EBADF without an open.
+ */
 int weir_datapath_events_open(struct weir_datapath *d, weir_event_fn fn, void *arg,
 			      struct weir_error *e);
 int weir_datapath_events_fd(const struct weir_datapath *d);
 int weir_datapath_events_consume(struct weir_datapath *d);
-/* Memory that the kernel objects take, for `weir status`; name and bytes a row; returns rows. */
 struct weir_table_use {
 	char name[16];
-	__u64 bytes, entries, used, full_total;
+	__u64 bytes;	  /* that it takes in the kernel, about */
+	__u64 entries;	  /* that fit */
+	__u64 used;	  /* 0 where that is not known */
+	__u64 full_total; /* what found no room, ever */
 };
+/* Every map of the datapath, for `weir status`: at most @max rows; returns how many were written. */
 int weir_datapath_memory(struct weir_datapath *d, struct weir_table_use *ret, int max);
 
 #endif

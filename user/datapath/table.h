@@ -40,21 +40,24 @@ int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, 
  */
 bool weir_table_has(const struct weir_tables *t, const union weir_addr *addr, __u8 family);
 
-/* Calls @fn for each occupied slot with its source (prefix applied) and group; stops when it returns nonzero. */
 typedef int (*weir_table_fn)(void *arg, const struct weir_prefix *source, unsigned group,
 			     const __u32 *words, bool busy);
+/* Calls @fn for each occupied slot of a family with its source (prefix applied), group and a copy of its words; @busy:
+ * some of them mean something at @now_ns. Stops at the first nonzero result and returns it.
+ */
 int weir_table_walk(const struct weir_tables *t, __u8 family, __u64 now_ns, weir_table_fn fn,
 		    void *arg);
 /* State of one limit from the words of a slot in one of its groups. */
 void weir_table_state(const struct weir_policy *p, __u8 family, unsigned limit, const __u32 *words,
 		      __u64 now_ns, struct weir_limit_state *ret);
 
-/* Releases idle slots (words and address to zero), which keeps stale words from ever meaning a debt again. Looks at
- * buckets first .. first + n - 1 of both tables (as far as they have them). Returns occupied slots seen.
- */
+/* Slots that a sweep saw occupied and left busy, and how many it released. */
 struct weir_sweep {
 	__u64 occupied4, occupied6, busy4, busy6, released;
 };
+/* Releases idle slots (words and address to zero), which keeps stale words from ever meaning a debt again. Looks at
+ * buckets first .. first + n - 1 of both tables (as far as they have them); what it saw is added to @add.
+ */
 void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __u32 n,
 		      struct weir_sweep *add);
 

@@ -158,10 +158,11 @@ bool weir_fleet_secret(const struct weir_fleet *f, __u8 ret[WEIR_FLEET_SECRET_BY
 void weir_fleet_limits(const struct weir_fleet *f, struct weir_fleet_limits *ret);
 /* Those of a former run, in case the store has lost them. */
 int weir_fleet_remember_limits(struct weir_fleet *f, const struct weir_fleet_limits *l);
-/* @fn is called once: 0 with the new generation, -ESTALE (somebody else was faster), or another -errno. -EBUSY: one is
- * under way.
- */
+/* @r: 0 with the new @generation; -ESTALE: somebody else was faster; another -errno: @why says it. */
 typedef void weir_fleet_published_fn(void *arg, int r, __u64 generation, const char *why);
+/* Publishes limits (YAML) after those known here; copied. @fn is called once, later. -EBUSY: one is under way; -EHOSTDOWN:
+ * the store is away; -E2BIG: more than WEIR_FLEET_LIMITS_MAX; -ENOMEM: with a sentence, and @fn is not called.
+ */
 int weir_fleet_publish(struct weir_fleet *f, const char *text, const char *who,
 		       weir_fleet_published_fn *fn, void *arg, struct weir_error *e);
 
@@ -184,6 +185,7 @@ enum weir_fleet_state {
 	WEIR_FLEET_READS,    /* the whole lists */
 	WEIR_FLEET_FOLLOWS,
 };
+/* "away", "restores", "reads", "follows". */
 const char *weir_fleet_state_name(enum weir_fleet_state s);
 struct weir_fleet_status {
 	enum weir_fleet_state state;
@@ -202,6 +204,7 @@ struct weir_fleet_status {
 		restores; /* ever: taken, pushed; whole lists read; losses of the store */
 	__u64 failures;	  /* of calls */
 };
+/* All of it at this moment. */
 void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret);
 
 #endif

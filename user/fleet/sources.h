@@ -47,6 +47,7 @@ struct weir_fleet_over {
 typedef void weir_fleet_over_fn(void *arg, unsigned i, const struct weir_fleet_over *over,
 				size_t n);
 
+/* On @f's loop and store. -ENOMEM. */
 int weir_fleet_sources_new(struct weir_fleet *f, weir_fleet_over_fn *fn, void *arg,
 			   struct weir_fleet_sources **ret);
 /* Before or after the fleet. */
@@ -73,6 +74,7 @@ struct weir_fleet_sources_status {
 	__u64 untold; /* counts that were dropped: too many sources, or the store was away */
 	__u64 over;   /* that this host was told of */
 };
+/* Counts since it was made, and how many are followed now. */
 void weir_fleet_sources_status(const struct weir_fleet_sources *s,
 			       struct weir_fleet_sources_status *ret);
 

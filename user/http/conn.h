@@ -73,6 +73,7 @@ struct weir_http_conn {
 /* The value of a header line that is ours and not the client's. */
 extern const char weir_http_no_cookies[];
 
+/* libmicrohttpd's daemon in the worker's loop, without a socket of its own. -ENOMEM; -ENOTSUP: it has no epoll. */
 int weir_http_mhd_open(struct weir_http_port *p);
 /* No connection is left. */
 void weir_http_mhd_close(struct weir_http_port *p);
@@ -94,6 +95,7 @@ enum MHD_Result weir_http_conn_refuse(struct weir_http_conn *c,
 				      const struct weir_http_refusal *why);
 /* BAD_REQUEST, "bad-path". */
 enum MHD_Result weir_http_conn_refuse_path(struct weir_http_conn *c);
+/* By its status: too large (413, 431), or a bad request. */
 void weir_http_count_refusal(struct weir_http_counters *n, unsigned status);
 /* Nothing more will come of the peer, and all that came is read. */
 bool weir_http_has_left(const struct weir_http_conn *c);
@@ -124,6 +126,7 @@ enum MHD_Result weir_http_page(struct weir_http_conn *c, const char *method);
 
 /* --- deadline.c, hold.c, worker.c ---- */
 
+/* A connection in the worker's list, and out of it. */
 void weir_http_worker_conn_added(struct weir_http_worker *w, struct weir_http_conn *c);
 void weir_http_worker_conn_gone(struct weir_http_worker *w, struct weir_http_conn *c);
 /* Looks at @c at @due_ns: releases it if it is HELD then, else cuts it if it is late. -ENOMEM. */

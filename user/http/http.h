@@ -33,10 +33,9 @@ int weir_http_configure(struct weir_http *h, const struct weir_conf *conf, struc
 void weir_http_free(struct weir_http *h);
 DEFINE_CLEANUP(struct weir_http, weir_http_free)
 
-/* Profile metrics, served in the agent's own loop. @page: path "/metrics", "/healthz", "/readyz" to a body (heap, *ret_n
- * bytes) and a status; NULL: 503.
- */
+/* Path "/metrics", "/healthz", "/readyz" to a body (heap, *ret_n bytes) and a status; NULL: 503. */
 typedef char *weir_http_page_fn(void *arg, const char *path, unsigned *ret_status, size_t *ret_n);
+/* Profile metrics, served in the agent's own loop from now on. A sentence on error. */
 int weir_http_serve_pages(struct weir_http *h, struct event_base *base, weir_http_page_fn *page,
 			  void *arg, struct weir_error *e);
 
@@ -53,6 +52,7 @@ struct weir_http_stats {
 	__u64 held;	      /* now */
 	__u64 spop_errors;
 };
+/* Sums over all workers, from the start of the process. */
 void weir_http_stats(struct weir_http *h, struct weir_http_stats *ret);
 
 struct weir_http_listener {

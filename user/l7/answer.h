@@ -8,8 +8,8 @@
  *   first of equals); else the one with the smallest remaining / limit, of equals the one with the longer reset. All
  *   headers and the body speak of that one, so they agree.
  * - Retry-After is the latest over all refusing limits, in whole seconds, rounded up, at least 1; in a refusal
- *   1 <= reset <= Retry-After. COST_TOO_LARGE and KEY_MISSING have none. STORE_UNAVAILABLE and KEY_MISSING have no X-RateLimit and no RateLimit: no
- *   count is known.
+ *   1 <= reset <= Retry-After. COST_TOO_LARGE and KEY_MISSING have none. STORE_UNAVAILABLE and KEY_MISSING have no
+ *   X-RateLimit and no RateLimit: no count is known.
  * - A monitor limit is in no header but X-Weir-Would, which an allowed request has when one would have refused it.
  */
 #ifndef WEIR_L7_ANSWER_H

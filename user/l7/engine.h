@@ -43,7 +43,7 @@ struct weir_l7_options {
 	const unsigned char *secret;
 };
 
-/* Reads plans_file and builds rules and stores. Errors are sentences. */
+/* Reads plans_file and builds rules and stores. -EINVAL and other -errno with a sentence. */
 int weir_l7_new(const struct weir_conf *conf, const struct weir_l7_options *options,
 		struct weir_l7 **ret, struct weir_error *e);
 /* All workers and calls must be gone. */
@@ -63,7 +63,7 @@ void weir_l7_set_agents(struct weir_l7 *l7, unsigned n);
 void weir_l7_set_mode(struct weir_l7 *l7, enum weir_mode mode);
 
 /* @base: for the budget's timer; NULL: questions end before weir_l7_ask returns (the embedded store's always do; for a
- * shared one the thread waits, at most for the budget).
+ * shared one the thread waits, at most for the budget). -ENOMEM, or what store_of said.
  */
 int weir_l7_worker_new(struct weir_l7 *l7, struct event_base *base, struct weir_l7_worker **ret);
 /* Without calls under way. */
@@ -77,7 +77,10 @@ struct weir_l7_query {
 	struct weir_text host;		 /* n = 0: none */
 	const struct weir_header_list *headers;
 	const struct weir_prefix *client; /* a whole address; NULL: not known */
-	bool client_seen; /* the address came from a trusted profile, not from a caller's word (json): its refusals count for suspicion and escalation */
+	/* The address came from a trusted profile, not from a caller's word (json): its refusals count for suspicion and
+	 * escalation.
+	 */
+	bool client_seen;
 	struct weir_text user, plan; /* of proxy_headers, from a trusted peer only; n = 0: none */
 	struct weir_text cost;	     /* the same; text of a number */
 	__u64 cost_n;		     /* json's; 0: by the limit's cost rule */
@@ -174,6 +177,7 @@ struct weir_l7_loud {
 	__u64 error;
 	char limit[WEIR_NAME_MAX]; /* the last one */
 };
+/* At most @max; returns how many were written. */
 size_t weir_l7_loud(struct weir_l7 *l7, struct weir_l7_loud *ret, size_t max);
 
 /* The packet layer saw @source over one of suspicious.packet_limits. */
@@ -195,7 +199,8 @@ struct weir_l7_event {
 	__u64 block_for_ns;
 	__u64 refused;
 };
-int weir_l7_events_fd(const struct weir_l7 *l7); /* readable: take until false */
+/* Readable while there are events: take until false. Main thread. */
+int weir_l7_events_fd(const struct weir_l7 *l7);
 bool weir_l7_events_take(struct weir_l7 *l7, struct weir_l7_event *ret);
 
 /* One client, as far as it is known; n = 0 or NULL: not. */
@@ -203,7 +208,6 @@ struct weir_l7_who {
 	const struct weir_prefix *ip;
 	struct weir_text api_key, user, token;
 };
-/* State of every limit whose key these parts give (endpoints: those the limit names). @limit NULL: all. */
 struct weir_l7_view {
 	const char *limit;
 	char key[256]; /* in words: "ip", "ip, endpoint POST /api/auth/login" */
@@ -212,6 +216,9 @@ struct weir_l7_view {
 	bool everybodys; /* no part of @key is the client's: only a reset of the whole limit lifts it */
 };
 typedef void weir_l7_view_fn(void *arg, const struct weir_l7_view *view);
+/* State of every limit whose key these parts give (endpoints: those the limit names). @limit NULL: all. -ENOENT: no such
+ * limit; -EAGAIN and others: the store does not answer. Main thread.
+ */
 int weir_l7_inspect(struct weir_l7_worker *w, const struct weir_l7_who *who, const char *limit,
 		    weir_l7_view_fn *fn, void *arg);
 /* Wall-clock second until which @ip is suspicious; 0: it is not. */

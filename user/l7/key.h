@@ -125,8 +125,10 @@ struct weir_text weir_key_api_key(const struct weir_key_context *context,
 				  const struct weir_key_request *request,
 				  char buf[static WEIR_KEY_QUERY_MAX]);
 
-/* The bytes that are hashed for @choice, in pieces; -ENOENT, before the first piece: a part is not there. */
 typedef void weir_key_feed_fn(void *arg, const void *bytes, size_t n);
+/* The bytes that are hashed for @choice, in pieces; -ENOENT, before the first piece: a part is not there. So that a test
+ * sees what no hash shows: that different parts are different bytes.
+ */
 int weir_key_feed(const struct weir_key_spec *spec, const struct weir_key_choice *choice,
 		  const struct weir_key_context *context, const struct weir_key_request *request,
 		  weir_key_feed_fn *feed, void *arg);

@@ -21,6 +21,7 @@ struct weir_prefix weir_offence_client(const struct weir_prefix *addr);
 /* --- suspicious addresses ---- */
 
 struct weir_suspects;
+/* An empty table, places by a hash keyed with @key. -ENOMEM, here and below. */
 int weir_suspects_new(const unsigned char key[static WEIR_OFFENCE_KEY_BYTES],
 		      struct weir_suspects **ret);
 void weir_suspects_free(struct weir_suspects *s);
@@ -37,6 +38,7 @@ __u64 weir_suspects_count(const struct weir_suspects *s);
 /* --- identities behind an address ---- */
 
 struct weir_identities;
+/* The same, of identities. */
 int weir_identities_new(const unsigned char key[static WEIR_OFFENCE_KEY_BYTES],
 			struct weir_identities **ret);
 void weir_identities_free(struct weir_identities *s);
@@ -70,10 +72,12 @@ struct weir_offence {
 typedef void weir_offence_fn(void *arg, const struct weir_rule_escalate *rule, __u64 limits,
 			     bool monitor);
 
+/* Nothing is counted yet; a key of its own. */
 int weir_offences_init(struct weir_offences *o);
 void weir_offences_done(struct weir_offences *o);
 /* Tables that @rules need; before they are in force. */
 int weir_offences_prepare(struct weir_offences *o, const struct weir_rules *rules);
+/* Counts @what; calls @due for each escalation that is due by it, before it returns. */
 void weir_offences_count(struct weir_offences *o, const struct weir_offence *what,
 			 weir_offence_fn *due, void *arg);
 /* Counted refusals and suspicion of an address are forgotten. */

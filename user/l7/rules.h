@@ -168,6 +168,7 @@ void weir_rule_local(const struct weir_rule *rule, size_t plan, __u64 parts, __u
 /* --- for the files that compile ---- */
 
 void *weir_rules_alloc(struct weir_rules *r, size_t n, size_t size); /* zeroed; NULL: no memory */
+/* A copy of @text that lives as long as @r. -ENOMEM. */
 int weir_rules_text(struct weir_rules *r, const char *text, struct weir_text *ret);
 /* Fills r->rule[i] from @l; its numbers come by weir_rules_number. */
 int weir_rules_limit(struct weir_rules *r, size_t i, const struct weir_conf_request_limit *l,

@@ -137,11 +137,13 @@ int weir_spop_ack(struct weir_spop *s, __u64 stream, __u64 frame, const struct w
 /* Ends the session from our side: AGENT-DISCONNECT with @status is pending. No-op if it has ended. */
 void weir_spop_end(struct weir_spop *s, enum weir_spop_status status);
 
+/* Nothing more is taken or answered; what is pending may still be written. */
 bool weir_spop_ended(const struct weir_spop *s);
 /* The peer owes something: its HELLO, or the rest of a frame that has begun. */
 bool weir_spop_waits(const struct weir_spop *s);
 /* Why it ended, ours or the peer's code (whatever it sent); meaningless before that. */
 __u32 weir_spop_end_status(const struct weir_spop *s);
+/* NOTIFY frames that wait for their ACK. */
 size_t weir_spop_inflight(const struct weir_spop *s);
 /* Our words for a code; never NULL. */
 const char *weir_spop_status_text(__u32 status);

@@ -26,6 +26,7 @@ struct weir_redis_breaker {
 	unsigned head, n;
 };
 
+/* Healthy. -EINVAL: @errors out of range; -ENOMEM. */
 int weir_redis_breaker_init(struct weir_redis_breaker *b, unsigned errors, __u64 within_ns);
 void weir_redis_breaker_done(struct weir_redis_breaker *b);
 

@@ -35,10 +35,12 @@ struct weir_redis_url {
 	char *user, *password; /* NULL: none here */
 	unsigned db;	       /* 0 with a Cluster */
 };
-/* redis://[user[:password]@]host[:port][/db], rediss://…, redis+unix:///path[?db=N], redis+sentinel://host[:port],…/master[/db],
- * redis+cluster://host[:port],…  -EINVAL with a sentence that never holds the password.
+/* redis://[user[:password]@]host[:port][/db], rediss://…, redis+unix:///path[?db=N],
+ * redis+sentinel://host[:port],…/master[/db], redis+cluster://host[:port],…  -EINVAL with a sentence that never holds the
+ * password; -ENOMEM. weir_redis_url_done frees what is in it.
  */
 int weir_redis_url_parse(const char *text, struct weir_redis_url *ret, struct weir_error *e);
+/* -ENOMEM. */
 int weir_redis_url_copy(const struct weir_redis_url *u, struct weir_redis_url *ret);
 void weir_redis_url_done(struct weir_redis_url *u);
 /* As given, without user and password: for status and logs. */

@@ -57,11 +57,15 @@ struct weir_table {
 	__u64 idle_dropped, evicted, full;
 };
 
+/* An empty one for @max entries; what it takes is counted in @memory, which must outlive it. -ENOMEM; -EINVAL: memory->max
+ * does not hold its index.
+ */
 int weir_table_init(struct weir_table *t, __u32 max, struct weir_table_memory *memory);
 void weir_table_done(struct weir_table *t);
 /* Bytes of lists and chunk pointers for @max entries. */
 __u64 weir_table_index_bytes(__u32 max);
 
+/* NULL: no such key. */
 struct weir_table_entry *weir_table_find(struct weir_table *t, const struct weir_table_key *key);
 /* A new entry with a zeroed state. -ENOSPC: the bounds leave nothing; -ENOMEM. */
 int weir_table_add(struct weir_table *t, const struct weir_table_key *key, __u64 now_us,
