@@ -148,6 +148,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* and so on lines of their own */
+	__uint(max_entries, WEIR_TOTALS);
+	__type(key, __u32);
+	__type(value, struct weir_total);
+} totals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WEIR_CLASS_MAX);
 	__type(key, __u32);
 	__type(value, struct weir_class_word);

@@ -335,6 +335,13 @@ static __always_inline int parse_ip6(struct cursor *c, __u32 l2, struct weir_pkt
 	return parse_l4(c, &b, p);
 }
 
+/* 01:80:c2:00:00:00 to 0f: spanning tree, LACP, LLDP, 802.1X. Without them the link itself goes down. */
+static __always_inline __u8 is_link_control(const struct wire_eth *eth)
+{
+	return eth->dst[0] == 0x01 && eth->dst[1] == 0x80 && eth->dst[2] == 0xc2 && !eth->dst[3] &&
+	       !eth->dst[4] && eth->dst[5] < 16;
+}
+
 /* Fills @p always; returns WEIR_PARSED or the enum weir_reason to end with. All headers must lie in the first buffer. */
 static __always_inline int parse_frame(struct cursor *c, struct weir_pkt *p)
 {
@@ -376,6 +383,7 @@ static __always_inline int parse_frame(struct cursor *c, struct weir_pkt *p)
 		p->class = WEIR_CLASS_ARP;
 		return WEIR_PARSED;
 	}
+	p->link_control = is_link_control(eth);
 	return WEIR_PASS_NON_IP;
 }
 

@@ -18,6 +18,7 @@
 #include "limit.h"
 #include "maps.h"
 #include "match.h"
+#include "total.h"
 #include "weir/idle.h"
 #include "weir/key.h"
 
@@ -260,7 +261,7 @@ static __always_inline __u32 *spill_words(struct charge *k, __u32 index, bool v6
 static __always_inline const union weir_addr *owner_of(const struct weir_group *group,
 						       const struct weir_pkt *p)
 {
-	return group->flags & WEIR_GROUP_DESTINATION ? &p->dst : &p->src;
+	return &p->addr[group->flags / WEIR_GROUP_DESTINATION & 1];
 }
 
 /* Judges the limits of IPv4 group @g. Returns 0 to go on, or JUDGED(). */
@@ -402,6 +403,8 @@ static __always_inline __u32 judge_limits(struct weir_policy *pol, struct weir_p
 			if (group_asked(&pol->group6[g], p->matched))
 				judged = judge_next6(pol, p, c, now_ns, g);
 	}
+	if (!judged && pol->n_totals)
+		judged = judge_totals(pol, p, c, now_ns);
 	return judged ? judged : JUDGED(WEIR_PASS_DEFAULT, WEIR_NO_LIMIT);
 }
 

@@ -15,6 +15,7 @@
 #include "match.h"
 #include "parse.h"
 #include "source.h"
+#include "total.h"
 #include "verdict.h"
 
 /* The limits in force; the built-in ones until an agent has put some there. */
@@ -65,6 +66,8 @@ static __always_inline __u32 judge(struct weir_policy *pol, struct weir_pkt *p,
 {
 	__u32 listed;
 
+	if (parsed == WEIR_PASS_NON_IP && pol->non_ip && !p->link_control)
+		return judge_non_ip(pol, p, c, now_ns);
 	if (parsed != WEIR_PARSED)
 		return JUDGED(parsed, WEIR_NO_LIMIT);
 	if (p->class)

@@ -14,6 +14,8 @@
  * guards, guards6                                  the same: addresses that may not be blocked or penalised
  * filter     array of maps[2] -> array[1]          which packets need look at the lists at all
  * nets       array of maps[2] -> hash              source: and destination: prefixes of limits
+ * totals     array of weir_total                   state of limits per: all, two places for each counter index; never
+ *            full
  * classes    array of weir_class_word              aggregate state of ARP, neighbour discovery, DHCP
  * limits     array[64] of weir_limit_name          whose counters and words are at which index; never full
  * counters   per-CPU array[1] of weir_counters     never full
@@ -71,6 +73,19 @@ struct weir_spill {
 	__u32 word[8]; /* words of the group that spilled; 6 in use */
 };
 WEIR_ABI_SIZE(struct weir_spill, 32);
+
+/* State of a limit per: all. It belongs to the counter index, so that a new policy finds it where it was; one that counts
+ * in other units has it in the other of the index's two entries, index and index + WEIR_STATS_MAX.
+ */
+#define WEIR_TOTALS (2 * WEIR_STATS_MAX)
+struct weir_total {
+	union {
+		__u32 word[2];
+		__u64 pair;
+	};
+	__u32 _pad[14]; /* a cache line each: every CPU writes it */
+};
+WEIR_ABI_SIZE(struct weir_total, 64);
 
 struct weir_class_word {
 	__u32 word;
@@ -172,6 +187,7 @@ enum weir_keeps {
 	WEIR_KEEPS_SOURCE,
 	WEIR_KEEPS_FLEET, /* no limit: only counts what the one of this name lets through (WEIR_LIMIT_FLEET) */
 	WEIR_KEEPS_DESTINATION,
+	WEIR_KEEPS_ALL, /* one state for whatever comes */
 };
 
 /* Who owns a counter index (weir_limit.stat). Kept so that a later agent, and people, know which limit it was: state

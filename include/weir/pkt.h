@@ -30,8 +30,13 @@ union weir_addr {
 };
 
 struct weir_pkt {
-	union weir_addr src;
-	union weir_addr dst;
+	union {
+		struct {
+			union weir_addr src;
+			union weir_addr dst;
+		};
+		union weir_addr addr[2]; /* the same */
+	};
 	__u32 len;   /* bytes of the whole frame, from the Ethernet header */
 	__u16 sport; /* host order; 0 where has_ports is 0 */
 	__u16 dport;
@@ -43,7 +48,8 @@ struct weir_pkt {
 	__u8 class;	/* enum weir_class */
 	__u8 has_ports;
 	__u8 has_tcp;
-	__u8 _pad[3];
+	__u8 link_control; /* not IP, and to an address that no bridge forwards (IEEE 802.1Q 8.6.3) */
+	__u8 _pad[2];
 	__u32 matched; /* limits whose match: it meets; set when limits are judged */
 };
 WEIR_ABI_SIZE(struct weir_pkt, 56);

@@ -26,6 +26,8 @@ enum weir_limit_flags {
 	WEIR_LIMIT_FLEET =
 		16, /* only counts what another limit (counts_for) lets through, for the agent */
 	WEIR_LIMIT_DESTINATION = 32, /* its state is the destination's, not the source's */
+	WEIR_LIMIT_ALL =
+		64, /* one state for whatever comes, in map `totals` and no slot: word 0 there */
 };
 
 /* One limit. Units are "ticks of the word": tokens << frac_bits for a bucket, packets or bytes for a window.
@@ -49,7 +51,8 @@ struct weir_limit {
 	__u8 penalty4;	 /* with block_for: the word that holds the penalty; else WEIR_NO_LIMIT */
 	__u8 penalty6;
 	__u8 counts_for; /* of WEIR_LIMIT_FLEET: index of the limit that it counts for */
-	__u8 _pad[4];
+	__u8 total;	 /* of WEIR_LIMIT_ALL: its entry in map `totals` */
+	__u8 _pad[3];
 };
 WEIR_ABI_SIZE(struct weir_limit, 48);
 
@@ -125,7 +128,8 @@ struct weir_policy {
 	__u8 n_limits;
 	__u8 n_groups4;
 	__u8 n_groups6;
-	__u8 _pad0[2];
+	__u8 n_totals; /* limits per: all */
+	__u8 _pad0;
 	__u32 events_per_second; /* per CPU; 0 = none */
 	__u32 penalties4;	 /* groups (bit = index) that have penalties, per family */
 	__u32 penalties6;
@@ -148,6 +152,8 @@ struct weir_policy {
 	struct weir_limit limit[WEIR_LIMITS_MAX];
 	__u8 n_src_len4, n_src_len6, n_dst_len4,
 		n_dst_len6; /* prefix lengths in use in map `nets` */
+	__u32 non_ip; /* limits per: all that ask nothing of IP, and so count frames without it */
+	__u8 total[WEIR_LIMITS_MAX]; /* indices of limits per: all, in the configuration's order */
 	__u8 src_len4[WEIR_NET_LENS], src_len6[WEIR_NET_LENS];
 	__u8 dst_len4[WEIR_NET_LENS], dst_len6[WEIR_NET_LENS];
 	__u32 sport_mask

@@ -11,7 +11,8 @@
 #define WEIR_REASONS(X)                                                                            \
 	X(0, PASS_DEFAULT, pass_default, PASS, "within every limit that matches, or none matches") \
 	X(1, PASS_ALLOW, pass_allow, PASS, "source is on the allow list")                          \
-	X(2, PASS_NON_IP, pass_non_ip, PASS, "neither IPv4, IPv6 nor ARP: not weir's to judge")    \
+	X(2, PASS_NON_IP, pass_non_ip, PASS,                                                       \
+	  "neither IPv4, IPv6 nor ARP: only limits per: all count it")                             \
 	X(3, PASS_ARP, pass_arp, PASS, "ARP, within its class limit")                              \
 	X(4, PASS_NEIGHBOUR, pass_neighbour, PASS,                                                 \
 	  "IPv6 neighbour discovery, within its class limit")                                      \
@@ -56,13 +57,14 @@
 	X(31, DROP_UDP_LENGTH, drop_udp_length, DROP, "UDP length below 8 or beyond the packet")   \
 	X(32, DROP_ICMP_TRUNCATED, drop_icmp_truncated, DROP,                                      \
 	  "packet ends inside its ICMP or ICMPv6 header")                                          \
-	X(33, DROP_DESTINATION, drop_destination, DROP, "destination is over a packet limit")
+	X(33, DROP_DESTINATION, drop_destination, DROP, "destination is over a packet limit")      \
+	X(34, DROP_ALL, drop_all, DROP, "all packets together are over a packet limit")
 
 enum weir_reason {
 #define X(id, symbol, name, action, text) WEIR_##symbol = id,
 	WEIR_REASONS(X)
 #undef X
-		WEIR_REASON_MAX = 34
+		WEIR_REASON_MAX = 35
 };
 
 /* XDP_DROP is 1 and XDP_PASS is 2 (linux/bpf.h); here so that parsers need not include it. */

@@ -56,6 +56,10 @@ static const char destination_limits[] =
 	"packet_limits:\n" THREE_LIMITS
 	"  - {name: service, per: destination, rate: 1000000/s, burst: 100000}\n";
 
+static const char all_limits[] =
+	"packet_limits:\n" THREE_LIMITS
+	"  - {name: everything, per: all, rate: 1000000/s, burst: 100000}\n";
+
 /* 29 more that do not match, before the three that do. */
 static char *many_limits(void)
 {
@@ -275,6 +279,12 @@ static const struct receiver receivers[] = {
 	 .down = weir_down,
 	 .seen = weir_seen,
 	 .weir = {.yaml = destination_limits, .table_bytes = 16 * MB}},
+	{.name = "weir-all",
+
+	 .up = weir_up,
+	 .down = weir_down,
+	 .seen = weir_seen,
+	 .weir = {.yaml = all_limits, .table_bytes = 16 * MB}},
 };
 #define RECEIVERS (sizeof(receivers) / sizeof(receivers[0]))
 

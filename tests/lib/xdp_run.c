@@ -117,6 +117,7 @@ static void reset_side(struct xdp_side *s, bool keep_policy)
 	zero_map(s->skel->maps.counters,
 		 (size_t)n_cpus * ((sizeof(struct weir_counters) + 7) & ~7ul));
 	zero_map(s->skel->maps.spill, sizeof(struct weir_spill));
+	zero_map(s->skel->maps.totals, sizeof(struct weir_total));
 	/* Fixed seeds: both sides and every run place sources alike. */
 	xdp_map_put(s->skel->maps.meta, 0,
 		    &(struct weir_meta){WEIR_MAGIC,

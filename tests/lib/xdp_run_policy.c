@@ -103,6 +103,23 @@ void xdp_sweep(struct xdp_run *x)
 	}
 }
 
+/* State of limits per: all, read from the map and written back as the agent does it in place. */
+static void move_totals(struct xdp_run *x, const struct weir_compiled *old,
+			const struct weir_compiled *c)
+{
+	for (int i = 0; i < XDP_SIDES; i++) {
+		struct bpf_map *m = x->side[i].skel->maps.totals;
+		struct weir_total t[WEIR_TOTALS];
+
+		for (uint32_t k = 0; k < WEIR_TOTALS; k++)
+			if (bpf_map_lookup_elem(bpf_map__fd(m), &k, &t[k]))
+				fail_msg("totals: %s", strerror(errno));
+		weir_totals_copy(old ? &old->policy : NULL, &c->policy, t, x->now_ns);
+		for (uint32_t k = 0; k < WEIR_TOTALS; k++)
+			xdp_map_put(m, k, &t[k]);
+	}
+}
+
 /* --- lists ---- */
 
 static void set_bit(__u64 *bits, uint32_t i)
@@ -291,6 +308,8 @@ void xdp_apply(struct xdp_run *x, const char *yaml)
 			xdp_map_put(x->side[i].skel->maps.limits, k, &c->names[k]);
 	if (old && c->new_tables)
 		move_state(x, old, c);
+	if (c->policy.n_totals)
+		move_totals(x, old, c);
 	if (!old) {
 		list_conf(x, WEIR_LIST_ALLOW, &conf->allow);
 		list_conf(x, WEIR_LIST_BLOCK, &conf->block);

@@ -40,7 +40,8 @@ static void write_conf(struct fix *f, const char *rest)
 	"packet_limits:\n  - {name: udp, match: {protocol: udp}, per: source, rate: 6/m, burst: "  \
 	"1000, block_for: 60s}\n"
 
-#define AGGREGATES LIMIT "  - {name: service, per: destination, rate: 6/m, burst: 2000}\n"
+#define SERVICE LIMIT "  - {name: service, per: destination, rate: 6/m, burst: 2000}\n"
+#define TOTAL	LIMIT "  - {name: everything, per: all, rate: 6/m, burst: 2000}\n"
 
 static void expect(struct fix *f, int status, int want, const char *words)
 {
@@ -156,7 +157,7 @@ static void a_destination_under_flood_is_told_apart_from_its_senders(void **stat
 {
 	struct fix *f = *state;
 
-	write_conf(f, AGGREGATES);
+	write_conf(f, SERVICE);
 	expect(f, weir("reload"), 0, "limit service: added");
 	flood_of(f, 50000, 200);
 	assert_true(wait_for(counted(f, "reasons", "drop_destination") > 40000, WAIT_MS));
@@ -176,6 +177,30 @@ static void a_destination_under_flood_is_told_apart_from_its_senders(void **stat
 	flood_of(f, 5000, 200);
 	assert_true(wait_for(counted(f, "reasons", "drop_destination") > 44000, WAIT_MS));
 	expect(f, weir("explain", "192.0.2.2"), 0, "limit    service (sent to it): 3000 of 3000");
+}
+
+static void a_budget_of_all_is_told_to_whoever_asks(void **state)
+{
+	struct fix *f = *state;
+
+	write_conf(f, TOTAL);
+	expect(f, weir("reload"), 0, "limit everything: added");
+	flood_of(f, 50000, 200);
+	assert_true(wait_for(counted(f, "reasons", "drop_all") > 40000, WAIT_MS));
+	expect(f, weir("events", "--limit", "everything"), 0, "reason=drop_all");
+	expect(f, weir("limit", "list"), 0, "burst 2000 packets, per all");
+	expect(f, weir("explain", "203.0.113.77"), 0,
+	       "limit everything is used up by all senders together");
+	expect(f, weir("explain", "203.0.113.77"), 0,
+	       "limit    everything (by all together): 2000 of 2000");
+	expect(f, weir("explain", "203.0.113.77"), 0, "to lift  weir limit reset everything\n");
+	expect(f, weir("limit", "reset", "everything", "--ip", "203.0.113.77"), 2,
+	       "one budget for all packets");
+	expect(f, weir("limit", "reset", "everything"), 0, "forgotten");
+	expect(f, weir("explain", "203.0.113.77"), 0, "its packets pass");
+	expect(f, weir("limit", "set", "everything", "rate=7/m"), 0, "limit everything: ");
+	flood_of(f, 3000, 200);
+	assert_true(wait_for(counted(f, "reasons", "drop_all") > 48000, WAIT_MS));
 }
 
 static void monitor_mode_drops_nothing(void **state)
@@ -487,6 +512,7 @@ int main(void)
 		T(a_block_acts_and_lifting_it_too),
 		T(block_for_is_explained_and_lifted),
 		T(a_destination_under_flood_is_told_apart_from_its_senders),
+		T(a_budget_of_all_is_told_to_whoever_asks),
 		T(monitor_mode_drops_nothing),
 		T(own_addresses_and_gateways_are_guarded),
 		T(kill_9_leaves_all_in_force_and_the_next_agent_takes_over),

@@ -15,7 +15,7 @@ static void open_pins_program_and_every_map(void **state)
 					  "blocks",	  "blocks6",	  "guards",
 					  "guards6",	  "filter",	  "nets",
 					  "outer",	  "outer/policy", "outer/sources",
-					  "outer/blocks", "outer/filter"};
+					  "outer/blocks", "outer/filter", "totals"};
 	struct fix *f = *state;
 	struct stat s;
 

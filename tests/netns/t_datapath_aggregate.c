@@ -62,10 +62,67 @@ static void what_a_destination_owes_survives_reload_restart_and_resize(void **st
 	assert_int_equal(passed_to("198.51.100.1", 5), 5);
 }
 
+/* Of @n packets, each from somebody else to somebody else, of both families in turn. */
+static int passed_all(int n)
+{
+	int passed = 0;
+
+	while (n--) {
+		char a[32], b[32];
+
+		passed += send_it(n % 2 ? PKT(ETH(), IP6(.src = "2001:db8::1"), UDP())
+					: PKT(ETH(), IP4(.src = stranger(a), .dst = stranger(b)),
+					      UDP())) == XDP_PASS;
+	}
+	return passed;
+}
+
+static void what_all_owe_survives_reload_restart_and_resize(void **state)
+{
+	struct fix *f = *state;
+
+	f->limit[1] = f->limit[0];
+	(void)snprintf(f->limit[1].name, sizeof(f->limit[1].name), "all");
+	f->limit[1].per = WEIR_PER_ALL;
+	f->limit[0].burst = 1000;
+	f->conf.n_limits = 2;
+	open_it(f);
+	apply_it(f);
+	attach_it(f, "v0");
+	assert_int_equal(passed_all(15), BURST);
+	apply_it(f);
+	assert_int_equal(passed_all(5), 0);
+	f->limit[1].burst = BURST + 5; /* in place, and then one that moves it, twice */
+	apply_it(f);
+	assert_int_equal(passed_all(15), 5);
+	for (int i = 0; i < 2; i++) {
+		f->limit[1].rate_per_ns += 1800000000000ull;
+		apply_it(f);
+		assert_int_equal(passed_all(5), 0);
+	}
+	reopen(f);
+	assert_int_equal(weir_datapath_adoption(f->d), WEIR_ADOPT_PINS);
+	assert_int_equal(passed_all(5), 0);
+	apply_it(f);
+	assert_int_equal(passed_all(5), 0);
+	f->limit[1].rate_per_ns += 1800000000000ull; /* moved by a later agent */
+	f->conf.packet_sources_bytes = 1 << 20;
+	reopen(f);
+	apply_it(f);
+	assert_int_equal(passed_all(5), 0);
+	f->conf.n_limits = 1;
+	apply_it(f);
+	assert_int_equal(passed_all(5), 5);
+	f->conf.n_limits = 2; /* it had gone: begins anew */
+	apply_it(f);
+	assert_int_equal(passed_all(30), BURST + 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_a_destination_owes_survives_reload_restart_and_resize),
+		TEST(what_all_owe_survives_reload_restart_and_resize),
 	};
 
 	return datapath_run("datapath_aggregate", tests);

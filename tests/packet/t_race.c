@@ -101,28 +101,29 @@ static void every_algorithm_stays_exact_on_two_cpus(void **state)
 	} whose[] = {
 		{"source", 1, WEIR_DROP_LIMIT},
 		{"destination", 200, WEIR_DROP_DESTINATION},
+		{"all", 200, WEIR_DROP_ALL},
 	};
 
 	(void)state;
-	for (size_t k = 0; k < 2 * sizeof(limit) / sizeof(limit[0]); k++) {
-		const char *per = whose[k % 2].per;
+	for (size_t k = 0; k < 3 * sizeof(limit) / sizeof(limit[0]); k++) {
+		const char *per = whose[k % 3].per;
 		uint64_t want = 300000; /* of 42 bytes */
 		struct thread t[THREADS];
 		struct weir_counters c;
 		struct xdp_run *x;
 		char text[128];
 
-		(void)snprintf(text, sizeof(text), "{name: a, per: %s, %s}", per, limit[k / 2]);
+		(void)snprintf(text, sizeof(text), "{name: a, per: %s, %s}", per, limit[k / 3]);
 		x = xdp_run(LIMITS(text));
 		/* one run a call: with more, the kernel lets one thread wait for the other */
-		race(&x->side[1], 400000, 1, whose[k % 2].sources, t);
+		race(&x->side[1], 400000, 1, whose[k % 3].sources, t);
 		xdp_counters(&x->side[1], &c);
 		print_message("%s: contended %llu\n", text, c.contended);
 		/* what the counters call uncharged is all that is too much */
 		assert_int_equal(c.reason.pass_default.packets, want + c.contended);
 		assert_true(c.contended < want / 20);
 		assert_int_equal(c.reason.pass_default.packets +
-					 xdp_count(&c.reason, whose[k % 2].over)->packets,
+					 xdp_count(&c.reason, whose[k % 3].over)->packets,
 				 800000);
 		assert_int_equal(c.limit[0].pass.packets, c.reason.pass_default.packets);
 	}

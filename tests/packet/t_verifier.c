@@ -38,7 +38,7 @@ static __u64 processed(bool frags, bool fake_clock, unsigned pass_action)
 	assert_int_equal(bpf_program__set_log_level(p, LOG_STATS), 0);
 	assert_int_equal(bpf_program__set_log_buf(p, log, sizeof(log)), 0);
 	if (weir__load(s))
-		fail_msg("does not load: %s", strerror(errno));
+		fail_msg("does not load: %s: %.2000s", strerror(errno), log);
 	at = strstr(log, "processed ");
 	if (at && sscanf(at, "processed %23[0-9]", digits) == 1)
 		assert_int_equal(weir_str_u64(digits, UINT32_MAX, &n), 0);

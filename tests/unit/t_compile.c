@@ -229,9 +229,8 @@ static void only_a_source_can_be_penalised(void **state)
 	limits_bucket(l, "a", 1, 1)->per = WEIR_PER_DESTINATION;
 	l->item[0].block_for_ns = SEC;
 	LIMITS_REFUSE(l, "limit a: block_for is for limits per: source");
-	l->item[0].block_for_ns = 0;
 	l->item[0].per = WEIR_PER_ALL;
-	LIMITS_REFUSE(l, "limit a: per: all is not supported");
+	LIMITS_REFUSE(l, "limit a: block_for is for limits per: source");
 	free(l);
 }
 
@@ -452,6 +451,54 @@ static void destinations_have_groups_of_their_own_behind_sources(void **state)
 	assert_int_equal(c->names[c->policy.limit[0].stat].keeps, WEIR_KEEPS_DESTINATION);
 	assert_int_equal(c->names[c->policy.limit[1].stat].keeps, WEIR_KEEPS_SOURCE);
 	weir_compiled_free(c);
+	free(l);
+}
+
+/* Limits per: all have no slot: tables and groups are as without them. */
+static void all_have_a_place_that_follows_their_counters(void **state)
+{
+	struct limits *l = limits_new();
+	struct weir_conf_limit *t, *u;
+	struct weir_compiled *a, *b;
+
+	(void)state;
+	limits_bucket(l, "s", 1000, 1000);
+	a = limits_compile(l, NULL);
+	t = limits_bucket(l, "t", 1000, 1000);
+	t->per = WEIR_PER_ALL;
+	u = limits_window(l, "u", WEIR_ALGO_SLIDING_WINDOW, 1000, SEC);
+	u->per = WEIR_PER_ALL;
+	u->match.any_protocol = false;
+	u->match.protocol[17] = true;
+	b = limits_compile(l, a);
+	assert_false(b->new_tables);
+	assert_int_equal(b->policy.n_groups4, 1);
+	assert_int_equal(b->policy.group4[0].limits, 1);
+	assert_int_equal(b->policy.n_totals, 2);
+	assert_int_equal(b->policy.total[0], 1);
+	assert_int_equal(b->policy.total[1], 2);
+	assert_int_equal(b->policy.non_ip,
+			 2); /* what asks for a protocol is not about other frames */
+	assert_int_equal(b->policy.limit[1].total, b->policy.limit[1].stat);
+	assert_int_not_equal(b->policy.limit[1].total, b->policy.limit[2].total);
+	assert_int_equal(b->names[b->policy.limit[1].stat].keeps, WEIR_KEEPS_ALL);
+	weir_compiled_free(a);
+	t->burst = 2000; /* in place */
+	a = limits_compile(l, b);
+	assert_int_equal(a->policy.limit[1].total, b->policy.limit[1].total);
+	for (int i = 0; i < 3; i++) { /* other units: there, and back */
+		weir_compiled_free(b);
+		t->rate += 77;
+		b = limits_compile(l, a);
+		assert_false(b->new_tables);
+		assert_int_equal(b->policy.limit[1].total,
+				 (a->policy.limit[1].total + WEIR_STATS_MAX) % WEIR_TOTALS);
+		assert_int_equal(b->policy.limit[2].total, a->policy.limit[2].total);
+		weir_compiled_free(a);
+		a = limits_compile(l, b);
+	}
+	weir_compiled_free(a);
+	weir_compiled_free(b);
 	free(l);
 }
 
@@ -793,6 +840,7 @@ int main(void)
 		cmocka_unit_test(a_single_word_and_a_pair_share_an_ipv4_slot),
 		cmocka_unit_test(a_penalised_sliding_window_needs_a_short_ipv6_prefix),
 		cmocka_unit_test(destinations_have_groups_of_their_own_behind_sources),
+		cmocka_unit_test(all_have_a_place_that_follows_their_counters),
 		cmocka_unit_test(a_table_too_small_for_its_groups_is_refused),
 		cmocka_unit_test(what_leaves_words_as_they_are_keeps_the_tables),
 		cmocka_unit_test(what_changes_units_needs_new_tables),

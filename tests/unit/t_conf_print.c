@@ -125,6 +125,9 @@ static void limits_in_words(void **state)
 		 "x: of tcp packets, each destination (each IPv4 address and each IPv6 address) "
 		 "may "
 		 "be sent 5 packets/s, and 5 packets at once (the default); more is dropped."},
+		{"per: all, rate: 5/s, mode: monitor",
+		 "x: of all packets, all senders together may send 5 packets/s, and 5 packets at "
+		 "once (the default); more is dropped (monitor: only counted)."},
 		{"match: {fragment: true, source: {not: [10.0.0.0/8, \"::1\"]}, vlan: 0}, rate: 8 "
 		 "Mbit/s, burst: 4 MB",
 		 "x: of fragments from anywhere but 10.0.0.0/8 or ::1 with VLAN none, each IPv4 "
@@ -159,7 +162,8 @@ static void a_configuration_in_words(void **state)
 	_cleanup_(weir_conf_freep) struct weir_conf *c =
 		conf_of("interfaces: [eth0, eth1]\nmode: monitor\nadmin: {group: ops}\n"
 			"lists: {allow: [10.0.0.0/8], block_files: [/a, /b]}\n"
-			"packet_limits:\n- {name: d, per: destination, rate: 9/s}\n"
+			"packet_limits:\n- {name: t, per: all, rate: 9/s}\n- {name: d, per: "
+			"destination, rate: 9/s}\n"
 			"- {name: x, rate: 5/s}\n");
 	static const char *const words[] = {"pins in /sys/fs/bpf/weir",
 					    "for root and group ops",
@@ -170,7 +174,8 @@ static void a_configuration_in_words(void **state)
 					    "allow        1 entry\n",
 					    "0 entries and 2 files",
 					    " 1. x: of all packets",
-					    " 2. d: of all packets, each destination ("};
+					    " 2. d: of all packets, each destination (",
+					    " 3. t: of all packets, all senders together"};
 
 	(void)state;
 	expect_explained(c, words, ARRAY_LEN(words));

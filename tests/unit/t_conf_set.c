@@ -61,6 +61,12 @@ static void whose_budget_it_is_can_be_set_within_its_rules(void **state)
 	assert_int_equal(set_limit(c, "loud", "per", "destination", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "\"loud\" is one of suspicious.packet_limits"));
 	assert_int_equal(c->limits[1].per, WEIR_PER_SOURCE);
+	assert_int_equal(set_limit(c, "plain", "per", "all", &e), 0);
+	assert_int_equal(set_limit(c, "plain", "ipv4_prefix", "24", &e), -EINVAL);
+	assert_non_null(strstr(e.text, "one budget for every address"));
+	assert_int_equal(set_limit(c, "plain", "per", "source", &e), 0);
+	assert_int_equal(set_limit(c, "plain", "ipv4_prefix", "24", &e), 0);
+	assert_int_equal(set_limit(c, "plain", "per", "all", &e), -EINVAL);
 }
 
 static void a_default_burst_follows_the_rate(void **state)
@@ -95,7 +101,7 @@ static void bad_values_change_nothing(void **state)
 		{"zebra", "rate", "5/s", "no limit is called \"zebra\"", -ENOENT},
 		{"win", "rate", "5/s", "has limit and window", -EINVAL},
 		{"syn", "algorithm", "fixed-window", "has no limit", -EINVAL},
-		{"syn", "per", "all", "yet", -EINVAL},
+		{"syn", "per", "al", "did you mean \"all\"", -EINVAL},
 	};
 	_cleanup_(weir_conf_freep) struct weir_conf *c = conf_of(file);
 	const struct weir_conf_limit before = c->limits[0];

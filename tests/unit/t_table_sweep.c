@@ -276,6 +276,49 @@ static void reset_for_all_forgets_what_sources_share(void **state)
 	world_done(&w);
 }
 
+/* Of limits per: all: words that are idle go to zero, those that count and those of others stay. */
+static void a_sweep_clears_idle_words_of_all(void **state)
+{
+	struct world w = {.l = limits_new()};
+	struct weir_total totals[WEIR_TOTALS] = {};
+	const struct weir_limit *l;
+
+	(void)state;
+	limits_bucket(w.l, "bucket", 1000, 2000)->per = WEIR_PER_ALL;
+	limits_window(w.l, "fixed", WEIR_ALGO_FIXED_WINDOW, 50, SEC)->per = WEIR_PER_ALL;
+	limits_window(w.l, "pair", WEIR_ALGO_FIXED_WINDOW, 2000000, SEC)->per = WEIR_PER_ALL;
+	limits_window(w.l, "sliding", WEIR_ALGO_SLIDING_WINDOW, 100, SEC)->per = WEIR_PER_ALL;
+	limits_bucket(w.l, "source", 1000, 2000);
+	world_start(&w);
+	w.t.totals = totals;
+	totals[WEIR_TOTALS - 1].pair = 77; /* nobody's */
+	for (unsigned i = 0; i < 4; i++) {
+		struct weir_limit_state st[WEIR_LIMITS_MAX];
+
+		l = &w.c->policy.limit[i];
+		assert_true(charge_words(l, false, false, totals[l->total].word, 3, NOW));
+		assert_int_equal(weir_totals_read(&w.t, NOW, st), i + 1);
+		assert_int_equal(st[i].limit, i);
+		assert_int_equal(st[i].used, 3);
+	}
+	weir_totals_sweep(&w.t, NOW);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(totals[w.c->policy.limit[i].total].pair != 0);
+	weir_totals_sweep(&w.t, NOW + 3 * SEC);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(totals[w.c->policy.limit[i].total].pair == 0);
+	assert_true(totals[WEIR_TOTALS - 1].pair == 77);
+	for (unsigned i = 0; i < 4; i++) {
+		l = &w.c->policy.limit[i];
+		assert_true(charge_words(l, false, false, totals[l->total].word, 3, NOW));
+	}
+	weir_table_reset(&w.t, 2, NULL, 0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(totals[w.c->policy.limit[i].total].pair != 0, i != 2);
+	w.t.totals = NULL;
+	world_done(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +330,7 @@ int main(void)
 		cmocka_unit_test(a_shared_word_stays_while_any_group_may_count_on_it),
 		cmocka_unit_test(a_place_for_penalties_keeps_no_shared_word),
 		cmocka_unit_test(a_sweep_of_shared_words_loses_no_charge),
+		cmocka_unit_test(a_sweep_clears_idle_words_of_all),
 		cmocka_unit_test(reset_for_all_forgets_what_sources_share),
 	};
 

@@ -169,6 +169,11 @@ static bool reset_packet_limit(struct weir_agent *a, const char *name, const str
 					name);
 	else if (!weir_datapath_tables(a->dp, &t))
 		*ret_r = weir_error_set(e, -EAGAIN, "there is no state table yet");
+	else if (q->who.ip && t.policy->limit[limit % WEIR_LIMITS_MAX].flags & WEIR_LIMIT_ALL)
+		*ret_r = weir_error_set(e, -EINVAL,
+					"%s is one budget for all packets, of which no address has "
+					"a part (leave --ip out)",
+					name);
 	else
 		weir_table_reset(&t, limit, q->who.ip ? &q->ip.addr : NULL,
 				 q->who.ip ? q->ip.family : 0);

@@ -80,6 +80,17 @@ static const struct weir_conf_limit *limit_conf(const struct weir_agent *a, unsi
 	return NULL;
 }
 
+static void reset_command(const struct weir_agent *a, unsigned limit, const struct weir_prefix *who,
+			  char *buf, size_t size)
+{
+	const struct weir_conf_limit *l = limit_conf(a, limit);
+	bool all = l && l->per == WEIR_PER_ALL;
+	char text[WEIR_PREFIX_STRLEN];
+
+	(void)snprintf(buf, size, "weir limit reset %s%s%s", weir_agent_limit_at(a, limit),
+		       all ? "" : " --ip ", all ? "" : weir_prefix_format(who, text));
+}
+
 static json_t *states_json(struct weir_agent *a, const struct weir_limit_state *st, int n,
 			   const struct weir_prefix *who)
 {
@@ -88,7 +99,7 @@ static json_t *states_json(struct weir_agent *a, const struct weir_limit_state *
 	for (int i = 0; i < n; i++) {
 		const struct weir_conf_limit *l = limit_conf(a, st[i].limit);
 		json_t *o = json_object();
-		char text[WEIR_PREFIX_STRLEN], lift[128];
+		char lift[128];
 
 		weir_json_set_text(o, "limit", weir_agent_limit_at(a, st[i].limit));
 		weir_json_set_text(o, "per", l ? weir_per_name(l->per) : NULL);
@@ -99,8 +110,7 @@ static json_t *states_json(struct weir_agent *a, const struct weir_limit_state *
 		weir_json_set_u64(o, "empty_in_ms", st[i].full_again_ns / 1000000);
 		weir_json_set_u64(o, "retry_in_ms", (st[i].retry_ns + 999999) / 1000000);
 		weir_json_set_u64(o, "blocked_for_ms", (st[i].blocked_ns + 999999) / 1000000);
-		(void)snprintf(lift, sizeof(lift), "weir limit reset %s --ip %s",
-			       weir_agent_limit_at(a, st[i].limit), weir_prefix_format(who, text));
+		reset_command(a, st[i].limit, who, lift, sizeof(lift));
 		weir_json_set_text(o, "lift", lift);
 		(void)json_array_append_new(list, o);
 	}
@@ -111,14 +121,14 @@ static void by_limits(struct weir_agent *a, const struct weir_prefix *who,
 		      const struct weir_limit_state *st, int n, bool guarded, __u64 now_ns,
 		      struct verdict *v)
 {
+	const struct weir_conf_limit *worst_conf;
 	const struct weir_limit_state *worst = NULL;
-	char text[WEIR_PREFIX_STRLEN];
 
 	for (int i = 0; i < n; i++) {
 		const struct weir_conf_limit *l = limit_conf(a, st[i].limit);
 		bool blocked = st[i].blocked_ns && !guarded;
 
-		if ((l && (l->mode == WEIR_MODE_MONITOR || l->per != WEIR_PER_SOURCE)) ||
+		if ((l && (l->mode == WEIR_MODE_MONITOR || l->per == WEIR_PER_DESTINATION)) ||
 		    (!blocked && !st[i].retry_ns))
 			continue;
 		if (!worst || (blocked && st[i].blocked_ns > worst->blocked_ns))
@@ -129,8 +139,8 @@ static void by_limits(struct weir_agent *a, const struct weir_prefix *who,
 		(void)snprintf(v->why, sizeof(v->why), "on no list, and within every limit");
 		return;
 	}
-	(void)snprintf(v->lift, sizeof(v->lift), "weir limit reset %s --ip %s",
-		       weir_agent_limit_at(a, worst->limit), weir_prefix_format(who, text));
+	reset_command(a, worst->limit, who, v->lift, sizeof(v->lift));
+	worst_conf = limit_conf(a, worst->limit);
 	if (worst->blocked_ns && !guarded) {
 		v->what = "drop";
 		v->until_ns = now_ns + worst->blocked_ns;
@@ -143,8 +153,10 @@ static void by_limits(struct weir_agent *a, const struct weir_prefix *who,
 		v->until_ns = now_ns + worst->retry_ns;
 		(void)snprintf(
 			v->why, sizeof(v->why),
-			"limit %s is used up: packets that it matches are dropped, others pass",
-			weir_agent_limit_at(a, worst->limit));
+			"limit %s is used up%s: packets that it matches are dropped, others pass",
+			weir_agent_limit_at(a, worst->limit),
+			worst_conf && worst_conf->per == WEIR_PER_ALL ? " by all senders together"
+								      : "");
 	}
 }
 
@@ -222,8 +234,10 @@ static void explain_packets(struct weir_agent *a, const struct weir_prefix *who,
 	int n = 0;
 
 	weir_json_set(o, "lists", matching(a, who, now.mono_ns, first));
-	if (weir_datapath_tables(a->dp, &t))
+	if (weir_datapath_tables(a->dp, &t)) {
 		n = weir_table_lookup(&t, &who->addr, who->family, now.mono_ns, st);
+		n += weir_totals_read(&t, now.mono_ns, &st[n]); /* each limit is in one of both */
+	}
 	weir_json_set(o, "limits", states_json(a, st, n, who));
 	weir_json_set_bool(o, "guarded", first[WEIR_LIST_GUARD] != NULL);
 	decide(a, who, first, st, n, now.mono_ns, &v);

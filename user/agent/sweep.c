@@ -99,6 +99,7 @@ static void on_slice(evutil_socket_t fd, short what, void *arg)
 	s->next += n;
 	if (s->next >= buckets) {
 		weir_table_sweep_spill(&t, now_ns);
+		weir_totals_sweep(&t, now_ns);
 		s->released += s->pass.released;
 		s->last = s->pass;
 		s->pass = (struct weir_sweep){};

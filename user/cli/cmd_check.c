@@ -118,6 +118,12 @@ static void print_capacity(const struct weir_conf *c, const struct weir_compiled
 	for (unsigned i = 0; i < m->policy.n_limits && i < c->n_limits; i++) {
 		const struct weir_limit *l = &m->policy.limit[i];
 
+		if (l->flags & WEIR_LIMIT_ALL) {
+			(void)printf("  %-24s one budget, nothing to fill; rate exact to %.4f %%\n",
+				     c->limits[i].name,
+				     100 * weir_compile_rate_error(&c->limits[i], l));
+			continue;
+		}
 		(void)printf("  %-24s %s IPv4, %s IPv6; rate exact to %.4f %%\n", c->limits[i].name,
 			     weir_str_format_count(weir_compile_new_sources_per_second(
 							   &m->policy, i, 4, buckets4, jiffy_ns()),

@@ -73,7 +73,9 @@ static void print_states(const json_t *o)
 		const char *per = weir_json_text_of(l, "per");
 
 		(void)printf("limit    %s%s: %llu of %llu %s used", weir_json_text_of(l, "limit"),
-			     per && !strcmp(per, "destination") ? " (sent to it)" : "",
+			     per && !strcmp(per, "destination") ? " (sent to it)"
+			     : per && !strcmp(per, "all")	? " (by all together)"
+								: "",
 			     (unsigned long long)weir_json_u64_of(l, "used"),
 			     (unsigned long long)weir_json_u64_of(l, "capacity"),
 			     weir_json_text_of(l, "unit"));

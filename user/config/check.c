@@ -25,6 +25,9 @@ static const struct given bucket_keys[] = {{WEIR_GIVEN_RATE, "rate"}, {WEIR_GIVE
 static const struct given window_keys[] = {{WEIR_GIVEN_LIMIT, "limit"},
 					   {WEIR_GIVEN_WINDOW, "window"}};
 
+static const struct given prefix_keys[] = {{WEIR_GIVEN_IPV4_PREFIX, "ipv4_prefix"},
+					   {WEIR_GIVEN_IPV6_PREFIX, "ipv6_prefix"}};
+
 /* Keys of the other kind of algorithm. */
 static void refuse_foreign(const struct weir_reader *r, const struct weir_conf_limit *l,
 			   bool bucket)
@@ -280,9 +283,16 @@ static void check_aggregate(const struct weir_reader *r, const struct weir_conf_
 		return;
 	if (l->block_for_ns)
 		weir_reader_error(r, weir_reader_at(r, "packet_limits", "block_for"),
-				  "block_for is for limits per: source: a blocked destination "
-				  "would be cut off for everybody (leave block_for out: what is "
-				  "over the limit is dropped)");
+				  "block_for is for limits per: source: %s would be cut off for "
+				  "everybody (leave block_for out: what is over the limit is "
+				  "dropped)",
+				  l->per == WEIR_PER_ALL ? "the host" : "a blocked destination");
+	for (size_t i = 0; i < ARRAY_LEN(prefix_keys); i++)
+		if (l->per == WEIR_PER_ALL && l->given & prefix_keys[i].bit)
+			weir_reader_error(r, weir_reader_at(r, "packet_limits", prefix_keys[i].key),
+					  "%s: a limit per: all has one budget for every address "
+					  "(leave it out, or per: source or destination)",
+					  prefix_keys[i].key);
 	if (r->conf && is_suspicious(r->conf, l))
 		weir_reader_error(r, weir_reader_at(r, "packet_limits", "per"),
 				  "limit \"%s\" is one of suspicious.packet_limits, which take "

@@ -58,6 +58,8 @@ enum weir_conf_given {
 	WEIR_GIVEN_WINDOW = 8,
 	WEIR_GIVEN_BLOCK_FOR = 16,
 	WEIR_GIVEN_ALGORITHM = 32,
+	WEIR_GIVEN_IPV4_PREFIX = 64,
+	WEIR_GIVEN_IPV6_PREFIX = 128,
 };
 
 /* Half of the values of a state word must mean "idle": 2 * burst in tokens <= 2^31. */

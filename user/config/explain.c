@@ -156,6 +156,8 @@ int weir_conf_limit_words(const struct weir_conf_limit *l, char *buf, size_t n)
 		weir_say(&o, "each destination (");
 		weir_say_source(&o, l->ipv4_prefix, l->ipv6_prefix);
 		weir_say(&o, ") may be sent ");
+	} else if (l->per == WEIR_PER_ALL) {
+		weir_say(&o, "all senders together may send ");
 	} else {
 		weir_say_source(&o, l->ipv4_prefix, l->ipv6_prefix);
 		weir_say(&o, " may send ");

@@ -166,7 +166,9 @@ int weir_setting_defaults(const char *section, void *base)
 		node.data.scalar.value = (unsigned char *)text;
 		node.data.scalar.length = strlen(text);
 		node.data.scalar.style = YAML_PLAIN_SCALAR_STYLE;
-		r2 = weir_setting_read(&r, s, &node, base);
+		/* nobody has said it: not noted as given */
+		r2 = read_value(&(struct weir_target){&r, s, &node,
+						      (unsigned char *)base + s->offset, base});
 	}
 	weir_conf_problems_done(&problems);
 	return r2;

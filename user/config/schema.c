@@ -9,7 +9,7 @@ const char *const weir_words_mode[] = {"enforce", "monitor", NULL};
 const char *const weir_words_attach[] = {"link", "chain", "external", NULL};
 const char *const weir_words_xdp_mode[] = {"auto", "native", "generic", NULL};
 const char *const weir_words_log_format[] = {"text", "json", NULL};
-const char *const weir_words_per[] = {"source", "destination", NULL};
+const char *const weir_words_per[] = {"source", "destination", "all", NULL};
 const char *const weir_words_algorithm[] = {"token-bucket", "fixed-window",
 					    "sliding-window-counter", NULL};
 /* by bit */

@@ -182,7 +182,8 @@ static int set_packet_limit(struct weir_conf *c, struct weir_conf_limit *l,
 	}
 	/* A new algorithm forgets the numbers of the old one, unless they are given again (and then refused). */
 	if ((next.algorithm == WEIR_ALGO_TOKEN_BUCKET) != (l->algorithm == WEIR_ALGO_TOKEN_BUCKET))
-		next.given &= (__u8)(given | WEIR_GIVEN_BLOCK_FOR);
+		next.given &= (__u8)(given | WEIR_GIVEN_BLOCK_FOR | WEIR_GIVEN_IPV4_PREFIX |
+				     WEIR_GIVEN_IPV6_PREFIX);
 	weir_limit_finish(&r, &next);
 	r2 = problems.n_errors ? weir_set_first_error(&problems, e) : 0;
 	if (r2 < 0)

@@ -139,12 +139,6 @@ int weir_value_word(const struct weir_target *t)
 			return 0;
 		}
 	}
-	if (t->s->words == weir_words_per && strcmp(text, "all") == 0) {
-		weir_reader_error(t->r, t->node,
-				  "per: all: this version of weir does not have limits per all yet "
-				  "(per: source or destination)");
-		return -EINVAL;
-	}
 	near = weir_str_closest(text, t->s->words, n);
 	if (near)
 		weir_reader_error(t->r, t->node, "%s: unknown word \"%s\" (did you mean \"%s\"?)",

@@ -126,6 +126,8 @@ static void copy_state(struct change *c)
 				 };
 	__u64 lost;
 
+	weir_totals_copy(d->policy, &c->compiled->policy, d->totals,
+			 weir_clock_ns(CLOCK_MONOTONIC));
 	if (!c->tables.t4 || !weir_datapath_tables(d, &from))
 		return;
 	lost = weir_table_copy(&from, &to, weir_clock_ns(CLOCK_MONOTONIC));

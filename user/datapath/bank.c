@@ -24,6 +24,7 @@ const struct weir_map_desc weir_map_desc[WEIR_MAP_MAX] = {
 	[WEIR_MAP_GUARDS6] = {"guards6", 2, WEIR_SET_LISTS},
 	[WEIR_MAP_FILTER] = {"filter", 2, WEIR_SET_LISTS},
 	[WEIR_MAP_NETS] = {"nets", 2, WEIR_SET_NETS},
+	[WEIR_MAP_TOTALS] = {"totals", 0, WEIR_SET_ALONE},
 	[WEIR_MAP_CLASSES] = {"classes", 0, WEIR_SET_ALONE},
 	[WEIR_MAP_LIMITS] = {"limits", 0, WEIR_SET_ALONE},
 	[WEIR_MAP_COUNTERS] = {"counters", 0, WEIR_SET_ALONE},

@@ -77,6 +77,7 @@ static void identity(const struct weir_conf_limit *l, bool fleet, struct weir_li
 	static const __u8 keeps[] = {
 		[WEIR_PER_SOURCE] = WEIR_KEEPS_SOURCE,
 		[WEIR_PER_DESTINATION] = WEIR_KEEPS_DESTINATION,
+		[WEIR_PER_ALL] = WEIR_KEEPS_ALL,
 	};
 
 	*ret = (struct weir_limit_name){
@@ -186,6 +187,16 @@ static bool same_units(const struct weir_limit *was, const struct weir_limit *is
 	return is->burst >= was->burst && is->block_ms >= was->block_ms;
 }
 
+/* Where a limit per: all has its state: where it was, unless that means something else now. */
+static void place_total(const struct weir_limit *was, struct weir_limit *is)
+{
+	is->word4 = is->word6 = 0;
+	is->total = is->stat;
+	if (was && was->total % WEIR_STATS_MAX == is->stat)
+		is->total = same_units(was, is) ? was->total
+						: (was->total + WEIR_STATS_MAX) % WEIR_TOTALS;
+}
+
 /* --- together ---- */
 
 static int class_limits(struct weir_policy *p, struct weir_error *e)
@@ -275,7 +286,12 @@ int weir_compile(const struct weir_conf *given, const struct weir_policy *old,
 		r = set_units(given, all, i, was, jiffy_ns, p, e);
 		if (r < 0)
 			return r;
-		c->new_tables |= was && !same_units(was, &p->limit[i]);
+		if (p->limit[i].flags & WEIR_LIMIT_ALL) {
+			place_total(was, &p->limit[i]);
+			p->total[p->n_totals++] = (__u8)i;
+		} else {
+			c->new_tables |= was && !same_units(was, &p->limit[i]);
+		}
 	}
 	r = class_limits(p, e);
 	if (r < 0)

@@ -64,6 +64,13 @@ static bool wants_fragment(const struct weir_conf_match *m, unsigned fragment)
 	return m->fragment < 0 || (m->fragment != 0) == (fragment != WEIR_FRAG_NONE);
 }
 
+/* Does it ask nothing that a frame without IP does not have? */
+static bool wants_non_ip(const struct weir_conf_match *m)
+{
+	return m->any_protocol && !m->has_tcp_flags && !tests_ports(m) && m->fragment < 0 &&
+	       !m->source.n && !m->destination.n;
+}
+
 /* A limit that no packet can ever match is a mistake. */
 static int check_possible(const struct weir_conf_match *m, struct weir_error *e)
 {
@@ -285,6 +292,8 @@ int weir_compile_match(const struct weir_conf *conf, struct weir_compiled *c, st
 		if (r < 0)
 			return weir_compile_blame(conf, &conf->limits[i], r, e);
 		simple_fields(&conf->limits[i].match, 1u << i, p);
+		if (p->limit[i].flags & WEIR_LIMIT_ALL && wants_non_ip(&conf->limits[i].match))
+			p->non_ip |= 1u << i;
 	}
 	fields[0] = (struct field){"source_port",  offsetof(struct weir_conf_match, source_port),
 				   65536,	   p->by_ports,

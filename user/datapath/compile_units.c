@@ -207,9 +207,6 @@ int weir_units_of(const struct weir_conf_limit *l, const struct weir_limit *was,
 {
 	int r;
 
-	if (l->per == WEIR_PER_ALL)
-		return weir_error_set(
-			e, -EINVAL, "per: all is not supported by this version (use per: source)");
 	if (l->per != WEIR_PER_SOURCE && l->block_for_ns)
 		return weir_error_set(e, -EINVAL, "block_for is for limits per: source");
 	if (l->ipv4_prefix > 32 || l->ipv6_prefix > 128)
@@ -220,7 +217,8 @@ int weir_units_of(const struct weir_conf_limit *l, const struct weir_limit *was,
 	ret->algorithm = l->algorithm;
 	ret->flags = (l->mode == WEIR_MODE_MONITOR ? WEIR_LIMIT_MONITOR : 0) |
 		     (l->bytes ? WEIR_LIMIT_BYTES : 0) | (l->block_for_ns ? WEIR_LIMIT_BLOCK : 0) |
-		     (l->per == WEIR_PER_DESTINATION ? WEIR_LIMIT_DESTINATION : 0);
+		     (l->per == WEIR_PER_DESTINATION ? WEIR_LIMIT_DESTINATION : 0) |
+		     (l->per == WEIR_PER_ALL ? WEIR_LIMIT_ALL : 0);
 	ret->word4 = ret->word6 = ret->penalty4 = ret->penalty6 = WEIR_NO_LIMIT;
 	r = penalty_units(l, ret, e);
 	if (r < 0)

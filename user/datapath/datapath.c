@@ -192,7 +192,7 @@ static int take_program(struct weir_datapath *d, struct weir_error *e)
 	struct bpf_program *prog = d->skel->progs.weir_xdp_frags;
 	struct bpf_prog_info info = {0};
 	__u32 len = sizeof(info);
-	void *spill;
+	void *spill, *totals;
 	int r;
 
 	if (bpf_program__fd(prog) < 0)
@@ -209,6 +209,11 @@ static int take_program(struct weir_datapath *d, struct weir_error *e)
 	if (spill == MAP_FAILED)
 		return weir_kernel_error(e, -errno, "cannot map spill into memory");
 	d->spill = spill;
+	totals = mmap(NULL, WEIR_TOTALS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		      d->map_fd[WEIR_MAP_TOTALS], 0);
+	if (totals == MAP_FAILED)
+		return weir_kernel_error(e, -errno, "cannot map totals into memory");
+	d->totals = totals;
 	return 0;
 }
 
@@ -295,6 +300,8 @@ void weir_datapath_free(struct weir_datapath *d)
 	weir_mapping_close(&d->tables);
 	if (d->spill)
 		(void)munmap(d->spill, WEIR_SPILL_BYTES);
+	if (d->totals)
+		(void)munmap(d->totals, WEIR_TOTALS_BYTES);
 	for (int m = 0; m < WEIR_MAP_MAX; m++) {
 		closep(&d->inner_fd[m][0]);
 		closep(&d->inner_fd[m][1]);
@@ -353,6 +360,7 @@ bool weir_datapath_tables(const struct weir_datapath *d, struct weir_tables *ret
 		.buckets4 = d->tables.buckets4,
 		.buckets6 = d->tables.buckets6,
 		.spill = d->tables_foreign ? NULL : d->spill,
+		.totals = d->totals,
 		.policy = d->policy,
 		.meta = &d->meta,
 	};

@@ -37,6 +37,7 @@ enum weir_map {
 	WEIR_MAP_GUARDS6,
 	WEIR_MAP_FILTER,
 	WEIR_MAP_NETS,
+	WEIR_MAP_TOTALS,
 	WEIR_MAP_CLASSES,
 	WEIR_MAP_LIMITS,
 	WEIR_MAP_COUNTERS,
@@ -76,7 +77,8 @@ struct weir_mapping {
 /* Maps the two inner maps; takes sizes from them. */
 int weir_mapping_open(int fd4, int fd6, struct weir_mapping *ret);
 void weir_mapping_close(struct weir_mapping *m);
-#define WEIR_SPILL_BYTES (sizeof(struct weir_spill) * (2u << WEIR_SPILL_BITS))
+#define WEIR_SPILL_BYTES  (sizeof(struct weir_spill) * (2u << WEIR_SPILL_BITS))
+#define WEIR_TOTALS_BYTES (sizeof(struct weir_total) * WEIR_TOTALS)
 
 /* --- the object ------------------------------------------------------------------------------ */
 
@@ -108,6 +110,7 @@ struct weir_datapath {
 	struct weir_limit_name names[WEIR_STATS_MAX];
 	struct weir_mapping tables; /* those that policy speaks of */
 	struct weir_spill *spill;   /* mapped; both banks */
+	struct weir_total *totals;  /* mapped */
 	bool tables_foreign;	    /* they belong to the program that is to be replaced */
 	bool tables_fresh;	    /* bank 0 holds tables that no policy has used */
 	struct weir_filter *filter; /* of the lists in force; NULL before the first */

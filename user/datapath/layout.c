@@ -198,14 +198,15 @@ static int size_regions(bool v6, __u32 buckets, unsigned n, struct weir_group *g
 }
 
 /* Limits as they are judged: those of sources in the order of the configuration, each with what counts for it behind it;
- * then those of destinations.
+ * then those of destinations. Those per: all come after, and have no slot.
  */
 static unsigned judged_order(const struct weir_policy *p, __u8 *ret)
 {
 	unsigned n = 0, i, k;
 
 	for (i = 0; i < p->n_limits; i++) {
-		if (p->limit[i].flags & (WEIR_LIMIT_FLEET | WEIR_LIMIT_DESTINATION))
+		if (p->limit[i].flags &
+		    (WEIR_LIMIT_FLEET | WEIR_LIMIT_DESTINATION | WEIR_LIMIT_ALL))
 			continue;
 		ret[n++] = (__u8)i;
 		for (k = i + 1; k < p->n_limits; k++)

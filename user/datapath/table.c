@@ -290,6 +290,27 @@ int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, 
 	return n;
 }
 
+int weir_totals_read(const struct weir_tables *t, __u64 now_ns, struct weir_limit_state *ret)
+{
+	const struct weir_policy *p = t->policy;
+	int n = 0;
+
+	for (unsigned i = 0; t->totals && i < p->n_limits && i < WEIR_LIMITS_MAX; i++) {
+		__u32 words[WEIR_WORDS_MAX] = {0};
+		struct weir_limit_state st;
+		__u64 pair;
+
+		if (!(p->limit[i].flags & WEIR_LIMIT_ALL) || p->limit[i].total >= WEIR_TOTALS)
+			continue;
+		pair = __atomic_load_n(&t->totals[p->limit[i].total].pair, __ATOMIC_RELAXED);
+		memcpy(words, &pair, sizeof(pair));
+		weir_table_state(p, 4, i, words, now_ns, &st); /* of either family: word 0 */
+		if (st.used)
+			ret[n++] = st;
+	}
+	return n;
+}
+
 bool weir_table_has(const struct weir_tables *t, const union weir_addr *addr, __u8 family)
 {
 	struct weir_side s = weir_side_of(t, family != 4);

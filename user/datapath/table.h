@@ -17,6 +17,7 @@ struct weir_tables {
 	__u32 buckets4, buckets6; /* powers of two */
 	struct weir_spill
 		*spill; /* 2 << WEIR_SPILL_BITS shared entries, of both banks; NULL: not ours */
+	struct weir_total *totals; /* WEIR_TOTALS entries, of limits per: all */
 	const struct weir_policy *policy;
 	const struct weir_meta *meta;
 };
@@ -34,6 +35,9 @@ struct weir_limit_state {
 /* Fills @ret (room for WEIR_LIMITS_MAX) with the state of every limit that has some for @addr; returns how many. */
 int weir_table_lookup(const struct weir_tables *t, const union weir_addr *addr, __u8 family,
 		      __u64 now_ns, struct weir_limit_state *ret);
+
+/* The same for limits per: all. */
+int weir_totals_read(const struct weir_tables *t, __u64 now_ns, struct weir_limit_state *ret);
 
 /* Does some limit keep a slot for @addr alone (IPv6: its /64 or longer), not for a wider network? It does from the first
  * packet until some time after the last.
@@ -66,6 +70,9 @@ void weir_table_sweep(const struct weir_tables *t, __u64 now_ns, __u32 first, __
  */
 void weir_table_sweep_spill(const struct weir_tables *t, __u64 now_ns);
 
+/* The same for limits per: all. */
+void weir_totals_sweep(const struct weir_tables *t, __u64 now_ns);
+
 /* Forgets the state of one limit, for one source (@addr) or for all (NULL; also what sources share that had no slot). */
 void weir_table_reset(const struct weir_tables *t, unsigned limit, const union weir_addr *addr,
 		      __u8 family);
@@ -84,6 +91,12 @@ struct weir_count_scan {
 /* Looks at up to @n buckets, of groups that have such limits. True: the pass is over, and the next call begins another. */
 bool weir_table_scan_counts(const struct weir_tables *t, __u64 now_ns, struct weir_count_scan *at,
 			    __u32 n, weir_table_count_fn fn, void *arg);
+
+/* Readies the entries that limits per: all of @to have and not already use under @from (NULL: none): what was counted there,
+ * in the new units, or nothing. No program uses those entries yet.
+ */
+void weir_totals_copy(const struct weir_policy *from, const struct weir_policy *to,
+		      struct weir_total *totals, __u64 now_ns);
 
 /* Copies the live state of every limit that both policies have (by stat index) from @from into the zeroed @to;
  * a debt is clamped to the new burst, a count to the new limit. Returns slots that found no room.

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "user/base/cleanup.h"
 #include "user/datapath/table.h"
 #include "user/datapath/table_int.h"
 
@@ -266,4 +267,44 @@ __u64 weir_table_copy(const struct weir_tables *from, const struct weir_tables *
 	copy_side(&c, false);
 	copy_side(&c, true);
 	return c.no_room;
+}
+
+/* --- limits per: all ---- */
+
+static const struct weir_limit *total_of(const struct weir_policy *p, __u8 stat)
+{
+	for (unsigned i = 0; p && i < p->n_limits && i < WEIR_LIMITS_MAX; i++)
+		if (p->limit[i].stat == stat && p->limit[i].flags & WEIR_LIMIT_ALL &&
+		    p->limit[i].total < WEIR_TOTALS)
+			return &p->limit[i];
+	return NULL;
+}
+
+void weir_totals_copy(const struct weir_policy *from, const struct weir_policy *to,
+		      struct weir_total *totals, __u64 now_ns)
+{
+	struct copy c = {.src = {.words = ARRAY_LEN(totals->word)}, .now_ns = now_ns};
+
+	for (unsigned i = 0; i < to->n_limits && i < WEIR_LIMITS_MAX; i++) {
+		const struct weir_limit *is = &to->limit[i], *was;
+		__u32 words[WEIR_WORDS_MAX] = {0};
+		struct state st = {0, 0, 0};
+		__u64 pair;
+
+		if (!(is->flags & WEIR_LIMIT_ALL) || is->total >= WEIR_TOTALS)
+			continue;
+		was = total_of(from, is->stat);
+		if (was && was->total == is->total)
+			continue; /* it goes on there */
+		if (was) {
+			pair = __atomic_load_n(&totals[was->total].pair, __ATOMIC_RELAXED);
+			memcpy(words, &pair, sizeof(pair));
+			(void)translate(&c, was, is, words, &st);
+		}
+		if (is->flags & WEIR_LIMIT_PAIR)
+			pair = st.pair;
+		else
+			pair = WEIR_JOIN(st.word, 0);
+		__atomic_store_n(&totals[is->total].pair, pair, __ATOMIC_RELAXED);
+	}
 }

@@ -7,6 +7,13 @@
 #include "user/datapath/table.h"
 #include "user/datapath/table_int.h"
 
+/* The word of a pair that holds its number. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define HIGH_AT 1
+#else
+#define HIGH_AT 0
+#endif
+
 /* --- releasing ---- */
 
 /* Sets words of a slot to zero that were idle in @snapshot and have not changed since. */
@@ -197,6 +204,30 @@ void weir_table_sweep_spill(const struct weir_tables *t, __u64 now_ns)
 	sweep_spill_side(t, true, now_ns);
 }
 
+/* --- limits per: all ---- */
+
+void weir_totals_sweep(const struct weir_tables *t, __u64 now_ns)
+{
+	const struct weir_policy *p = t->policy;
+
+	for (unsigned i = 0; t->totals && i < p->n_limits && i < WEIR_LIMITS_MAX; i++) {
+		const struct weir_limit *l = &p->limit[i];
+		bool pair = l->flags & WEIR_LIMIT_PAIR;
+		__u32 words[2];
+		__u64 old;
+
+		if (!(l->flags & WEIR_LIMIT_ALL) || l->total >= WEIR_TOTALS)
+			continue;
+		old = __atomic_load_n(&t->totals[l->total].pair, __ATOMIC_RELAXED);
+		memcpy(words, &old, sizeof(old));
+		if (old && !weir_idle_busy(weir_idle_of(l, pair ? WEIR_WORD_HIGH : WEIR_WORD_STATE,
+							now_ns),
+					   words[pair ? HIGH_AT : 0]))
+			(void)__atomic_compare_exchange_n(&t->totals[l->total].pair, &old, 0, false,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	}
+}
+
 /* --- forgetting ---- */
 
 static void forget_state(const struct weir_side *s, const struct weir_limit *l, __u32 *words)
@@ -263,6 +294,13 @@ static void reset(const struct weir_tables *t, unsigned limit, const union weir_
 {
 	if (limit >= WEIR_LIMITS_MAX)
 		return;
+	if (t->policy->limit[limit].flags & WEIR_LIMIT_ALL) {
+		__u8 entry = t->policy->limit[limit].total;
+
+		if (!addr && t->totals && entry < WEIR_TOTALS)
+			__atomic_store_n(&t->totals[entry].pair, 0, __ATOMIC_RELAXED);
+		return;
+	}
 	if (!addr || family == 4)
 		reset_side(t, false, limit, addr);
 	if (!addr || family == 6)
