@@ -161,6 +161,13 @@ static void an_agent_needs_no_more_than_the_page_grants(void **state)
 		fail_msg("refused: %s",
 			 log->element[0]->elements > 7 ? log->element[0]->element[7]->str : "?");
 	freeReplyObject(log);
+	/* what is taken away later is told */
+	freeReplyObject(redis_do(c, "ACL SETUSER weir -hmget"));
+	end_ns = wait_now_ns() + 5000 * MS;
+	while (is_counting(lab) && wait_step(end_ns))
+		;
+	if (!strstr(lab->a.out, "the user may not run a command of the script (ACL LOG names it)"))
+		fail_msg("%s", lab->a.out);
 	redisFree(c);
 }
 
@@ -215,11 +222,49 @@ static void decisions_in_a_cluster_need_no_more(void **state)
 	}
 }
 
+/* A user that loses a right: its states are neither empty nor gone. */
+static void what_may_not_be_read_is_not_taken_for_nothing(void **state)
+{
+	static const struct {
+		enum weir_request_algorithm algorithm;
+		const char *take, *give;
+	} rights[] = {
+		{WEIR_REQUEST_FIXED_WINDOW, "-get", "+get"},
+		{WEIR_REQUEST_SLIDING_LOG, "-llen", "+llen"},
+		{WEIR_REQUEST_SLIDING_LOG, "-lindex", "+lindex"},
+	};
+	struct fix *f = &((struct lab *)*state)->f;
+	bool admitted = false;
+	redisContext *c;
+
+	fix_options(f);
+	assert_int_equal(redis_start(&f->r, NULL), 0);
+	c = redis_open(&f->r);
+	assert_non_null(c);
+	fix_store(f);
+	for (size_t i = 0; i < sizeof(rights) / sizeof(*rights); i++) {
+		const struct weir_store_limit l =
+			request_limit("once", rights[i].algorithm, 1, DAY);
+
+		assert_int_equal(ask_one(f, &l, i, 1, &admitted), 0);
+		assert_true(admitted);
+		freeReplyObject(redis_do(c, "ACL SETUSER default %s", rights[i].take));
+		if (ask_one(f, &l, i, 1, &admitted) == 0)
+			fail_msg("%s: %s", rights[i].take, admitted ? "admitted" : "refused");
+		freeReplyObject(redis_do(c, "ACL SETUSER default %s", rights[i].give));
+		assert_int_equal(ask_one(f, &l, i, 1, &admitted), 0);
+		assert_false(admitted);
+	}
+	redisFree(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_command_of_a_script_is_granted, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(what_may_not_be_read_is_not_taken_for_nothing,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(decisions_in_a_cluster_need_no_more, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(an_agent_needs_no_more_than_the_page_grants, setup,

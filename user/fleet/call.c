@@ -214,7 +214,8 @@ static void hear_clock(struct weir_fleet *f, __u64 now_us)
 
 /* --- calls --------------------------------------------------------------------------------------------------------- */
 
-static void take_error(struct weir_fleet *f, enum weir_fleet_doing doing, const char *text)
+static void take_error(struct weir_fleet *f, enum weir_fleet_doing doing, const char *text,
+		       const char *words)
 {
 	if (!strncmp(text, "NOSCRIPT", 8) && f->sha[0]) {
 		f->sha[0] = '\0'; /* nothing was done */
@@ -227,7 +228,7 @@ static void take_error(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 		f->want_mend = true;
 	if (doing != WEIR_FLEET_POLL && doing != WEIR_FLEET_LOAD)
 		f->refused = doing;
-	weir_fleet_failed(f, doing, text);
+	weir_fleet_failed(f, doing, words);
 }
 
 static void on_reply(void *arg, const struct redisReply *r, const char *cause)
@@ -241,7 +242,10 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 	if (f->closing)
 		return;
 	if (!r || r->type == REDIS_REPLY_ERROR) {
-		take_error(f, doing, r ? r->str : cause);
+		char words[160];
+
+		take_error(f, doing, r ? r->str : cause,
+			   r ? weir_redis_error_words(r, words, sizeof(words)) : cause);
 		return;
 	}
 	if (doing == WEIR_FLEET_LOAD) {

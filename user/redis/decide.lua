@@ -62,6 +62,14 @@ local function changed(s, y)
 	s.over = s.algorithm.idle(s, y) -- when it expires
 end
 
+-- A key of another type counts as nothing. Whatever else the server has against a command is the call's error: a right
+-- that is missing must not empty the state.
+local function must_be_mistyped(r, what, name)
+	if type(r) == 'table' and not string.find(r.err, 'WRONGTYPE', 1, true) then
+		call(what, name)
+	end
+end
+
 local function load_words(key, form, y)
 	local text = redis.pcall('GET', KEYS[key])
 	if type(text) == 'string' and #text == form.bytes then
@@ -69,6 +77,9 @@ local function load_words(key, form, y)
 		if form.since(a, y) - now <= AHEAD then
 			return { a, b, c, d, key = key, algorithm = form, new = false, over = false }
 		end
+	end
+	if text then
+		must_be_mistyped(text, 'GET', KEYS[key])
 	end
 	return { 0, 0, 0, 0, key = key, algorithm = form, new = true, over = false }
 end
@@ -383,6 +394,7 @@ function log.load(key)
 	local name = KEYS[key]
 	local n = redis.pcall('LLEN', name)
 	if type(n) ~= 'number' then
+		must_be_mistyped(n, 'LLEN', name)
 		call('DEL', name)
 		n = 0
 	end

@@ -84,5 +84,7 @@ typedef void weir_redis_reply_fn(void *arg, const struct redisReply *reply, cons
  */
 int weir_redis_ask(struct weir_store *s, const char *key, unsigned argc, const char *const *argv,
 		   const size_t *argv_bytes, __u64 timeout_ns, weir_redis_reply_fn *fn, void *arg);
+/* An error of the server as people read it; may be in @buf. (conn.c) */
+const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size);
 
 #endif

@@ -135,8 +135,6 @@ void weir_redis_conn_fail(struct weir_redis_conn *c, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* The same, for an error of the server, in words that never hold a password. */
 void weir_redis_conn_refused(struct weir_redis_conn *c, const struct redisReply *r);
-/* What LOADING and errors about rights mean; any other error as it is. */
-const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size);
 /* The same without down and without a next try. */
 void weir_redis_conn_close(struct weir_redis_conn *c);
 /* host:port or the path. */
