@@ -417,11 +417,19 @@ static void agents_know_who_is_alive(void **state)
 static int published;
 static __u64 published_generation;
 static char published_why[256];
+static struct weir_fleet_limits published_known; /* by the first agent then */
+static __u64 published_in_force;
 static void on_published(void *arg, int r, __u64 generation, const char *why)
 {
 	(void)arg;
 	published = r < 0 ? r : 1;
 	published_generation = generation;
+	if (r == 0) { /* whoever is told can pull it */
+		struct fix *f = arg;
+
+		weir_fleet_limits(f->a[0].f, &published_known);
+		published_in_force = f->a[0].limits;
+	}
 	(void)snprintf(published_why, sizeof(published_why), "%s", why);
 }
 
@@ -439,6 +447,8 @@ static void limits_are_published_once_and_outlive_the_store(void **state)
 	assert_true(fix_wait(f, published, 2000));
 	assert_int_equal(published, 1);
 	assert_int_equal(published_generation, 1);
+	assert_int_equal(published_known.generation, 1);
+	assert_int_equal(published_in_force, 1);
 	assert_true(fix_wait(f, f->a[1].limits == 1 && f->a[2].limits == 1 && f->a[0].limits == 1,
 			     2000));
 	assert_string_equal(f->a[1].limits_text, "request_limits: []\n");

@@ -464,6 +464,19 @@ void weir_fleet_take_published(struct weir_fleet *f, int r, const struct redisRe
 				       : "another host");
 	else
 		(void)weir_str_copy(text, sizeof(text), r < 0 ? why : "");
+	if (r == 0 && !f->publish.silent && generation) {
+		/* in force, or there to be pulled, once it is said to be published */
+		struct weir_fleet_limits own = {.generation = generation,
+						.text = f->publish.text,
+						.host = f->host,
+						.who = f->publish.who,
+						.at_ms = weir_fleet_now_ms(f)};
+
+		if (keep_limits(f, &own) == 0) { /* no memory: read in a moment */
+			f->want_limits = false;
+			f->ops->limits(f->arg, &f->limits);
+		}
+	}
 	free(TAKE_PTR(f->publish.text));
 	f->publish.wanted = false;
 	f->publish.fn = NULL;
