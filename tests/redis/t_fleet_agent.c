@@ -11,6 +11,7 @@
 
 #include "lib/redis.h"
 #include "lib/wait.h"
+#include "user/agent/shared.h"
 #include "user/redis/redis.h"
 
 static struct redis_server server;
@@ -401,6 +402,24 @@ static void a_changed_store_waits_for_the_next_start_and_is_told(void **state)
 	assert_false(is_degraded(f, "the store is reached as before"));
 }
 
+/* The fleet and the listeners that a reload brings: one store. */
+static void the_first_listeners_of_a_reload_have_the_store_of_the_start(void **state)
+{
+	struct fix *f = *state;
+
+	assert_null(f->a->l7);
+	assert_false(is_degraded(f, "secret")); /* there are no requests yet */
+	write_fleet_conf(f, "  prefix: \"other:\"\n"
+			    "http: {listeners: [{listen: 127.0.0.1:0, profile: nginx}]}\n");
+	does(f, "{'cmd':'reload'}");
+	assert_non_null(f->a->l7);
+	assert_string_equal(weir_shared_redis(f->a->shared)->prefix, "weir:");
+	assert_true(is_degraded(f, "the store is reached as before until the next start"));
+	write_fleet_conf(f, "  prefix: \"other:\"\n");
+	does(f, "{'cmd':'reload'}");
+	assert_null(f->a->l7);
+}
+
 /* --- limits ---- */
 
 static void publish(struct fix *f, const char *text)
@@ -569,6 +588,7 @@ int main(void)
 		TEST(limits_of_the_store_are_warned_of_like_the_files),
 		TEST(of_lists_that_do_not_fit_the_latest_act),
 		TEST(a_changed_store_waits_for_the_next_start_and_is_told),
+		TEST(the_first_listeners_of_a_reload_have_the_store_of_the_start),
 		TEST(published_limits_are_followed_and_wrong_ones_are_not),
 		TEST(the_key_secret_is_the_fleets),
 		TEST(a_host_without_an_interface_says_that_a_block_is_for_others),

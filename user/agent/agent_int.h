@@ -159,7 +159,7 @@ struct weir_agent {
 
 	struct weir_datapath *dp;     /* NULL: the request layer alone */
 	struct weir_l7 *l7;	      /* NULL: neither listeners nor request limits so far */
-	struct weir_shared *shared;   /* store of the request layer; NULL: embedded */
+	struct weir_shared *shared;   /* store as of the start; NULL: embedded */
 	struct weir_l7_worker *asker; /* for the agent's own questions */
 	struct weir_http *http;
 	bool http_started;

@@ -499,16 +499,15 @@ const char *weir_agent_store_waits(const struct weir_agent *a, const struct weir
 
 int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, struct weir_error *e)
 {
-	_cleanup_(weir_shared_freep) struct weir_shared *s = NULL;
 	_cleanup_free_ char *note = NULL;
 	struct weir_redis_options redis;
 	struct weir_fleet_options o;
 	char path[4096], host[256] = "?";
-	int r = weir_shared_new(conf, &s, e);
+	int r = weir_shared_new(conf, &a->shared, e);
 
-	if (r < 0 || !s)
+	if (r < 0 || !a->shared)
 		return r;
-	redis = *weir_shared_redis(s);
+	redis = *weir_shared_redis(a->shared);
 	redis.quiet = true;			   /* the fleet has words of its own */
 	(void)gethostname(host, sizeof(host) - 1); /* "?" if it fails */
 	if (snprintf(path, sizeof(path), "%s/%s-fleet.db", conf->state_dir, conf->instance) >=
@@ -521,7 +520,7 @@ int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, st
 		.host = host,
 		.instance = conf->instance,
 		.lists = conf->store.fleet_lists,
-		.secret = weir_shared_secret(s),
+		.secret = weir_shared_secret(a->shared),
 		.ops = &ops,
 		.arg = a,
 	};
@@ -547,4 +546,5 @@ int weir_agent_open_fleet(struct weir_agent *a, const struct weir_conf *conf, st
 void weir_agent_close_fleet(struct weir_agent *a)
 {
 	weir_fleet_free(TAKE_PTR(a->fleet));
+	weir_shared_free(TAKE_PTR(a->shared));
 }

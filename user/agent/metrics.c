@@ -63,7 +63,7 @@ static bool is_there(const struct weir_agent *a, const struct weir_metrics *m)
 {
 	return m == &weir_metrics_packets    ? a->dp != NULL
 	       : m == &weir_metrics_requests ? a->l7 != NULL
-	       : m == &weir_metrics_store    ? a->shared != NULL
+	       : m == &weir_metrics_store    ? a->l7 && a->shared
 	       : m == &weir_metrics_fleet    ? a->fleet != NULL
 					     : true;
 }

@@ -72,9 +72,6 @@ int weir_agent_open_requests(struct weir_agent *a, const struct weir_conf *conf,
 	if (!weir_agent_wants_requests(conf))
 		return 0;
 	make_room_for_files(conf);
-	r = weir_shared_new(conf, &a->shared, e);
-	if (r < 0)
-		return r;
 	weir_shared_options(a->shared, &o);
 	r = weir_l7_new(conf, &o, &a->l7, e);
 	if (r < 0) {
@@ -125,7 +122,6 @@ void weir_agent_stop_requests(struct weir_agent *a)
 		weir_l7_worker_free(TAKE_PTR(a->asker));
 	if (a->l7)
 		weir_l7_free(TAKE_PTR(a->l7));
-	weir_shared_free(TAKE_PTR(a->shared));
 	memset(&a->request, 0, sizeof(a->request));
 	memset(&a->http_seen, 0, sizeof(a->http_seen));
 }

@@ -341,7 +341,7 @@ static void degraded_store(struct weir_agent *a, json_t *list)
 {
 	char says[256], away[WEIR_AGENT_AWAY_MAX];
 
-	if (!a->shared)
+	if (!a->l7 || !a->shared)
 		return;
 	say_fallback(a, says, sizeof(says));
 	weir_agent_say_away(a, away, sizeof(away));
