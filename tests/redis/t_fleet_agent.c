@@ -574,6 +574,18 @@ static void a_host_without_an_interface_says_that_a_block_is_for_others(void **s
 		assert_non_null(strstr(note, "this host changes nothing by it"));
 	}
 	assert_true(until(f, other_has("198.51.100.13"), 2000));
+	{
+		_cleanup_json_ json_t *j = ask(f, "{'cmd':'explain','ip':'198.51.100.13'}"),
+				      *free_one = ask(f, "{'cmd':'explain','ip':'198.51.100.14'}");
+
+		assert_null(weir_json_text_of(j, "verdict")); /* this host judges no packets */
+		assert_string_equal(weir_json_text_of(j, "fleet_verdict"), "drop");
+		assert_string_equal(weir_json_text_of(j, "lift"), "weir block del 198.51.100.13");
+		assert_non_null(strstr(weir_json_text_of(j, "why"), "is on the block list"));
+		assert_true(weir_json_u64_of(j, "rest_ms") > 590000);
+		assert_int_equal(json_array_size(json_object_get(j, "lists")), 1);
+		assert_null(weir_json_text_of(free_one, "fleet_verdict"));
+	}
 }
 
 int main(void)

@@ -222,6 +222,36 @@ static void decide(struct weir_agent *a, const struct weir_prefix *who,
 	}
 }
 
+static void say_why(const struct verdict *v, __u64 now_ns, __s64 now_s, json_t *o)
+{
+	char text[WEIR_TIME_STRLEN];
+
+	weir_json_set_text(o, "why", v->why);
+	weir_json_set_text(o, "lift", v->lift[0] ? v->lift : NULL);
+	if (!v->until_ns)
+		return;
+	weir_json_set_u64(o, "rest_ms",
+			  v->until_ns > now_ns ? (v->until_ns - now_ns) / 1000000 : 0);
+	weir_json_set_text(
+		o, "until",
+		weir_clock_format(now_s + (__s64)((v->until_ns - now_ns) / WEIR_NS_PER_S), text));
+}
+
+/* What the fleet's lists say of @who to hosts that have a packet layer. */
+static void explain_fleet(struct weir_agent *a, const struct weir_prefix *who, json_t *o)
+{
+	const struct weir_book_entry *first[WEIR_LIST_MAX] = {};
+	struct weir_now now = weir_now();
+	struct verdict v = {.what = "pass"};
+
+	weir_json_set(o, "lists", matching(a, who, now.mono_ns, first));
+	if (!first[WEIR_LIST_ALLOW] && !first[WEIR_LIST_BLOCK])
+		return;
+	decide(a, who, first, NULL, 0, now.mono_ns, &v);
+	weir_json_set_text(o, "fleet_verdict", v.what);
+	say_why(&v, now.mono_ns, now.wall_s, o);
+}
+
 /* What the packet layer would do with the next packet of @who, into @o. */
 static void explain_packets(struct weir_agent *a, const struct weir_prefix *who, json_t *o)
 {
@@ -230,7 +260,6 @@ static void explain_packets(struct weir_agent *a, const struct weir_prefix *who,
 	struct weir_now now = weir_now();
 	struct verdict v = {.what = "pass"};
 	struct weir_tables t;
-	char text[WEIR_PREFIX_STRLEN];
 	int n = 0;
 
 	weir_json_set(o, "lists", matching(a, who, now.mono_ns, first));
@@ -243,18 +272,7 @@ static void explain_packets(struct weir_agent *a, const struct weir_prefix *who,
 	decide(a, who, first, st, n, now.mono_ns, &v);
 	as_destination(a, st, n, &v);
 	weir_json_set_text(o, "verdict", v.what);
-	weir_json_set_text(o, "why", v.why);
-	weir_json_set_text(o, "lift", v.lift[0] ? v.lift : NULL);
-	if (v.until_ns) {
-		weir_json_set_u64(o, "rest_ms",
-				  v.until_ns > now.mono_ns ? (v.until_ns - now.mono_ns) / 1000000
-							   : 0);
-		weir_json_set_text(o, "until",
-				   weir_clock_format(now.wall_s +
-							     (__s64)((v.until_ns - now.mono_ns) /
-								     WEIR_NS_PER_S),
-						     text));
-	}
+	say_why(&v, now.mono_ns, now.wall_s, o);
 }
 
 json_t *weir_agent_explain(struct weir_agent *a, const struct weir_asked *q)
@@ -269,6 +287,8 @@ json_t *weir_agent_explain(struct weir_agent *a, const struct weir_asked *q)
 		weir_json_set_text(o, "address", weir_prefix_format(&q->ip, text));
 	if (q->who.ip && a->dp)
 		explain_packets(a, &q->ip, o);
+	else if (q->who.ip && a->fleet_lists)
+		explain_fleet(a, &q->ip, o);
 	if (requests)
 		weir_json_set(o, "request", requests);
 	return o;

@@ -13,12 +13,26 @@ static void print_clean(const char *before, const char *text, const char *after)
 	(void)fputs(after, stdout);
 }
 
+/* Until when, why, and how it ends. */
+static void print_why(const json_t *o)
+{
+	char span[WEIR_SAY_MAX];
+
+	if (weir_json_text_of(o, "until"))
+		(void)printf(", for %s more (until %s)",
+			     weir_say_ms(weir_json_u64_of(o, "rest_ms"), span),
+			     weir_json_text_of(o, "until"));
+	(void)fputc('\n', stdout);
+	print_clean("why      ", weir_json_text_of(o, "why"), "\n");
+	if (weir_json_text_of(o, "lift"))
+		print_clean("to lift  ", weir_json_text_of(o, "lift"), "\n");
+}
+
 static void print_verdict(const json_t *o)
 {
 	const char *verdict = weir_json_text_of(o, "verdict"), *mode = weir_json_text_of(o, "mode"),
 		   *words;
 	bool monitor = mode && !strcmp(mode, "monitor");
-	char span[WEIR_SAY_MAX];
 
 	if (!verdict || !strcmp(verdict, "pass"))
 		words = "its packets pass";
@@ -30,14 +44,7 @@ static void print_verdict(const json_t *o)
 				: "some of its packets are dropped now";
 	print_clean("", weir_json_text_of(o, "address"), "");
 	(void)printf(": %s", words);
-	if (weir_json_text_of(o, "until"))
-		(void)printf(", for %s more (until %s)",
-			     weir_say_ms(weir_json_u64_of(o, "rest_ms"), span),
-			     weir_json_text_of(o, "until"));
-	(void)fputc('\n', stdout);
-	print_clean("why      ", weir_json_text_of(o, "why"), "\n");
-	if (weir_json_text_of(o, "lift"))
-		print_clean("to lift  ", weir_json_text_of(o, "lift"), "\n");
+	print_why(o);
 }
 
 static void print_lists(const json_t *o)
@@ -94,6 +101,21 @@ static void print_states(const json_t *o)
 		(void)printf("limit    nothing counted against it now\n");
 }
 
+/* An agent without interfaces: what the fleet's other hosts do with it. */
+static void print_fleet(const json_t *o)
+{
+	const char *verdict = weir_json_text_of(o, "fleet_verdict");
+
+	if (!verdict)
+		return;
+	(void)printf("fleet    %s",
+		     !strcmp(verdict, "drop")
+			     ? "it is blocked: hosts with interfaces drop its packets"
+			     : "hosts with interfaces let its packets pass");
+	print_why(o);
+	print_lists(o);
+}
+
 /* What the request layer counts by this client. */
 static void print_requests(const json_t *r)
 {
@@ -146,6 +168,7 @@ static void print_all(const json_t *reply)
 			     mode && !strcmp(mode, "monitor")
 				     ? " (monitor mode: nothing is refused)"
 				     : "");
+		print_fleet(reply);
 	}
 	if (requests)
 		print_requests(requests);
