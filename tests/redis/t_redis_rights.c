@@ -258,6 +258,69 @@ static void what_may_not_be_read_is_not_taken_for_nothing(void **state)
 	redisFree(c);
 }
 
+/* --- passwords ---------------------------------------------------------------------------------------------------- */
+
+static void says_no_password(struct lab *lab, const char *where)
+{
+	if (strstr(lab->a.out, "pa55"))
+		fail_msg("%s: %s", where, lab->a.out);
+}
+
+/* Neither the one in the address nor the one of a file, right or wrong. */
+static void no_output_holds_a_password(void **state)
+{
+	static const char *const commands[][4] = {
+		{"status"},
+		{"status", "--json"},
+		{"explain", "192.0.2.1"},
+		{"limit", "diff"},
+		{"block", "list"},
+		{"events"},
+		{"limit", "list"},
+		{"doctor", "-c"},
+		{"check", "-c"},
+		{"limit", "push"},
+		{"request", "GET", "/", "--peek"},
+	};
+	static char text[FILE_BYTES];
+	struct lab *lab = *state;
+	char conf[512], path[64];
+
+	lab->r.password = "pa55word";
+	assert_int_equal(redis_start(&lab->r, "--requirepass", "pa55word", NULL), 0);
+	for (int wrong = 0; wrong < 2; wrong++) {
+		unsigned said = 0;
+
+		(void)snprintf(
+			conf, sizeof(conf),
+			"http: {listeners: [{listen: 127.0.0.1:0, profile: caddy}]}\n"
+			"store: {url: \"redis+unix://default:pa55%%77ord%s@%s\", timeout: 20ms}\n"
+			"request_limits: [{name: a, key: ip, rate: 1/m}]\n",
+			wrong ? "x" : "", lab->r.sock);
+		if (agent_start(&lab->a, conf) < 0)
+			fail_msg("%s", lab->a.out);
+		assert_true(
+			wait_for(agent_cmd(&lab->a, "status") == 0 &&
+					 strstr(lab->a.out, wrong ? "password is wrong" : "Redis "),
+				 10000));
+		for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+			const char *const *c = commands[i];
+			bool with_conf = c[1] && !strcmp(c[1], "-c");
+
+			(void)agent_cmd(&lab->a, c[0], c[1], with_conf ? lab->a.conf : c[2], c[3]);
+			said += lab->a.out[0] != '\0';
+			says_no_password(lab, c[0]);
+		}
+		assert_true(said > 6);
+		(void)snprintf(path, sizeof(path), "/proc/%d/cmdline", lab->a.pid);
+		read_file(path, text);
+		assert_null(memmem(text, sizeof(text), "pa55", 4));
+		read_file(lab->a.log, text);
+		assert_null(strstr(text, "pa55"));
+		assert_int_equal(agent_end(&lab->a), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +330,7 @@ int main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(decisions_in_a_cluster_need_no_more, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(no_output_holds_a_password, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_agent_needs_no_more_than_the_page_grants, setup,
 						teardown),
 	};

@@ -126,6 +126,8 @@ static void mistakes_have_sentences_without_the_password(void **state)
 		{"redis://u:hush@x/y", "database"},
 		{"redis://u:hush@x/1/2", "database"},
 		{"redis://u:hush@x?db=1", "? or #"},
+		{"redis://u:hush@x/0?timeout=1", "? or #"},
+		{"redis+sentinel://u:hush@x/m?db=1", "? or #"},
 		{"redis://u:hush%@x", "no escape"},
 		{"redis://u:hush%00@x", "no escape"},
 		{"redis+sentinel://u:hush@x", "name of the master"},

@@ -197,7 +197,7 @@ static int read_servers(const char *text, struct weir_redis_url *u, struct weir_
 	const char *rest = text + n;
 	int r;
 
-	if (*rest == '?' || *rest == '#')
+	if (strpbrk(rest, "?#"))
 		return weir_error_set(e, -EINVAL,
 				      "there is a ? or # after the servers (in a password they are "
 				      "written %%3F and %%23)");
