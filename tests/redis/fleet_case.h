@@ -26,7 +26,7 @@
 #include "lib/run.h"
 #include "lib/wait.h"
 #include "user/base/log.h"
-#include "user/fleet/fleet.h"
+#include "user/fleet/fleet_int.h"
 #include "user/redis/redis.h"
 
 #define AGENTS 5
@@ -452,6 +452,33 @@ static bool same(struct agent *a, struct agent *b, bool say)
 	text_done(&x);
 	text_done(&y);
 	return equal;
+}
+
+/* Prefixes of which the server has an entry that counts. */
+static inline long long server_entries(struct fix *f)
+{
+	redisContext *c = redis_open(&f->r);
+	redisReply *all = redis_do(c, "HGETALL weir:{fleet}:1:list");
+	long long there = 0;
+
+	for (size_t i = 0; i + 1 < all->elements; i += 2) {
+		const redisReply *name = all->element[i], *value = all->element[i + 1];
+		struct weir_fleet_lines l;
+		struct weir_fleet_key k;
+		const char *body;
+		__u64 version;
+		size_t n;
+
+		if (weir_fleet_key_parse(name->str, name->len, &k) < 0)
+			continue;
+		assert_int_equal(weir_fleet_value_read(value->str, value->len, &version, &body, &n),
+				 0);
+		weir_fleet_body_read(body, n, &l);
+		there += l.n != 0;
+	}
+	freeReplyObject(all);
+	redisFree(c);
+	return there;
 }
 
 static bool all_settled(struct fix *f, int n)

@@ -335,7 +335,7 @@ static void fill_store(unsigned n)
 		"local last = redis.call('HGET', KEYS[1], 'last') "
 		"for i = 0, ARGV[1] - 1 do redis.call('HSET', KEYS[1], string.format("
 		"'block 10.%d.%d.%d', math.floor(i / 65536), math.floor(i / 256) % 256, i % 256), "
-		"last .. ' 0 0\\n0\\t1\\t0\\tcommand\\th\\tw\\tr\\n') end "
+		"last .. ' 0\\n' .. last .. '\\t0\\t0\\t1\\t0\\tcommand\\th\\tw\\tr\\n') end "
 		"redis.call('DEL', KEYS[2]) redis.call('HINCRBY', KEYS[1], 'n', 1)";
 	redisContext *c = redis_open(&server);
 	redisReply *r = redis_do(c, "EVAL %s 2 weir:{fleet}:1:list weir:{fleet}:1:changes %d",

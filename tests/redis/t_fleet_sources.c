@@ -270,7 +270,7 @@ static void a_user_with_the_documented_rights_will_do(void **state)
 			      "+script|load +info +client|setname +ping +echo +time +get +set "
 			      "+del +pexpire +llen +lindex +lrem +ltrim +rpush +hget +hset "
 			      "+hdel +hmget +hgetall +hscan +zadd +zcard +zscore +zrem "
-			      "+zrangebyscore +zrevrange +zremrangebyrank +zremrangebyscore "
+			      "+zrange +zrangebyscore +zremrangebyrank +zremrangebyscore "
 			      "+xadd +xrange") >= 0);
 	start(f, h, 2, &the_limit);
 	h[0].per_s = h[1].per_s = RATE;

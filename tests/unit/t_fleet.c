@@ -114,6 +114,9 @@ static void lines_are_written_and_read(void **state)
 	assert_int_equal(l.entry[0].end_ms, NOW);
 	assert_string_equal(l.entry[1].origin, "escalation:x");
 	assert_int_equal(weir_fleet_lines_write(e, 2, text, n), 0); /* no room for its end */
+	weir_fleet_lines_read("9\t0\t5,8:6,7:0\t1\t0\to\th\tw\tr\n", 28, &l);
+	assert_int_equal(l.n, 1);
+	assert_int_equal(l.entry[0].end_ms, 0); /* the latest of its ends is the last */
 }
 
 static void hostile_lines_are_left_out(void **state)
@@ -121,14 +124,19 @@ static void hostile_lines_are_left_out(void **state)
 	static const char *const bad[] = {
 		"",
 		"\n",
-		"1\t2\t3\n",
-		"x\t2\t3\to\th\tw\tr\n",
-		"1\t2\t3\t\th\tw\tr\n",
-		"1\t2\t99999999999\to\th\tw\tr\n",
-		"99999999999999999999\t2\t3\to\th\tw\tr\n",
-		"1\t2\t3\to\th\tw\tr\tmore\n",
-		"1\t2\t3\to\th\tw\tno end of line",
-		"-1\t2\t3\to\th\tw\tr\n",
+		"5\t0\t1\t2\t3\n",
+		"5\t0\tx\t2\t3\to\th\tw\tr\n",
+		"x\t0\t1\t2\t3\to\th\tw\tr\n",
+		"5\t99999999999999999\t1\t2\t3\to\th\tw\tr\n",
+		"5\t0\t1\t2\t3\t\th\tw\tr\n",
+		"5\t0\t1\t2\t99999999999\to\th\tw\tr\n",
+		"5\t0\t99999999999999999999\t2\t3\to\th\tw\tr\n",
+		"5\t0\t1\t2\t3\to\th\tw\tr\tmore\n",
+		"5\t0\t1\t2\t3\to\th\tw\tno end of line",
+		"5\t0\t-1\t2\t3\to\th\tw\tr\n",
+		"5\t0\t1,2\t2\t3\to\th\tw\tr\n",
+		"5\t0\t1,2:x\t2\t3\to\th\tw\tr\n",
+		"5\t0\t1,2:\t2\t3\to\th\tw\tr\n",
 	};
 	struct weir_fleet_lines l;
 	char big[WEIR_FLEET_VALUE_MAX + 10];
@@ -142,8 +150,52 @@ static void hostile_lines_are_left_out(void **state)
 	memset(big, 'x', sizeof(big));
 	weir_fleet_lines_read(big, sizeof(big), &l);
 	assert_int_equal(l.n, 0);
-	weir_fleet_lines_read("bad\n1\t2\t3\to\th\tw\tr\n", 19, &l);
+	weir_fleet_lines_read("bad\n5\t0\t1\t2\t3\to\th\tw\tr\n", 23, &l);
 	assert_int_equal(l.n, 1); /* the others count */
+}
+
+static void what_is_deleted_is_left_out_and_its_version_known(void **state)
+{
+	static const char body[] = "3\n"
+				   "7\t5\t0\t2\t0\tanew\th\tw\tr\n"
+				   "0\t9\t0\t0\t0\tdeleted\t\t\t\n"
+				   "6\t0\t0\t2\t0\tplain\th\tw\tr\n",
+			  *const bad[] = {"", "3", "\n", "x\n", "99999999999999999999\n"};
+	struct weir_fleet_lines l;
+
+	(void)state;
+	weir_fleet_body_read(body, strlen(body), &l);
+	assert_int_equal(l.n, 2);
+	assert_string_equal(l.entry[0].origin, "anew");
+	assert_string_equal(l.entry[1].origin, "plain");
+	assert_int_equal(l.gone, 9);
+	assert_int_equal(l.said, 7);
+	weir_fleet_body_read("12\n", 3, &l);
+	assert_int_equal(l.n, 0);
+	assert_int_equal(l.gone, 12);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		weir_fleet_body_read(bad[i], strlen(bad[i]), &l);
+		assert_true(!l.n && !l.gone);
+	}
+	weir_fleet_body_read(NULL, 0, &l);
+	assert_true(!l.n && !l.gone);
+}
+
+static void values_are_a_version_and_a_body(void **state)
+{
+	const char *body;
+	__u64 version;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_fleet_value_read("17 3\nx", 6, &version, &body, &n), 0);
+	assert_int_equal(version, 17);
+	assert_int_equal(n, 3);
+	assert_memory_equal(body, "3\nx", 3);
+	assert_true(weir_fleet_value_read("", 0, &version, &body, &n) < 0);
+	assert_true(weir_fleet_value_read("17", 2, &version, &body, &n) < 0);
+	assert_true(weir_fleet_value_read("x 3\n", 4, &version, &body, &n) < 0);
+	assert_true(weir_fleet_value_read(" 3\n", 3, &version, &body, &n) < 0);
 }
 
 static void keys_are_one_spelling(void **state)
@@ -193,12 +245,12 @@ static int tear_down(void **state)
 	return 0;
 }
 
-#define LINE(origin, end) #end "\t1000000\t0\t" origin "\th\tw\tr\n"
+#define LINE(origin, end) "5\t0\t" #end "\t1000000\t0\t" origin "\th\tw\tr\n"
 
 static int learn(struct weir_fleet_replica *r, struct weir_fleet_item *i, __u64 version,
-		 const char *lines)
+		 const char *body)
 {
-	return weir_fleet_learn(r, i, version, lines, lines ? strlen(lines) : 0);
+	return weir_fleet_learn(r, i, version, body, body ? strlen(body) : 0);
 }
 
 static size_t count(const struct weir_fleet_item *i)
@@ -215,15 +267,29 @@ static void an_older_word_never_replaces_a_newer_one(void **state)
 	struct weir_fleet_key k = key("block 192.0.2.1");
 	struct weir_fleet_item *i = weir_fleet_item(r, &k);
 
-	assert_int_equal(learn(r, i, 5, LINE("command", 0)), 1);
+	assert_int_equal(learn(r, i, 5, "0\n" LINE("command", 0)), 1);
 	assert_int_equal(learn(r, i, 5, NULL), 0);
 	assert_int_equal(learn(r, i, 4, NULL), 0);
 	assert_int_equal(count(i), 1);
-	assert_int_equal(learn(r, i, 6, NULL), 1); /* a deletion */
-	assert_int_equal(learn(r, i, 5, LINE("command", 0)), 0);
+	assert_int_equal(learn(r, i, 6, "6\n"), 1); /* a deletion */
+	assert_int_equal(i->gone, 6);
+	assert_int_equal(learn(r, i, 5, "0\n" LINE("command", 0)), 0);
 	assert_int_equal(count(i), 0);
-	assert_int_equal(r->n_gone, 1);
+	assert_int_equal(r->n_there, 0);
 	assert_ptr_equal(weir_fleet_find(r, &k), i);
+}
+
+static void of_one_version_the_word_counts_in_which_more_was_said(void **state)
+{
+	struct weir_fleet_replica *r = *state;
+	struct weir_fleet_key k = key("block 192.0.2.1");
+	struct weir_fleet_item *i = weir_fleet_item(r, &k);
+
+	assert_int_equal(learn(r, i, 5, "0\n5\t0\t0\t1\t0\to\th\tw\tr\n"), 1);
+	assert_int_equal(learn(r, i, 5, "0\n8\t0\t0\t1\t0\to\th\tw\tr\n"), 1);
+	assert_int_equal(i->said, 8);
+	assert_int_equal(learn(r, i, 5, "0\n5\t0\t0\t1\t0\to\th\tw\tr\n"), 0);
+	assert_int_equal(r->n_there, 1);
 }
 
 static void own_changes_act_on_top_in_their_order(void **state)
@@ -233,7 +299,7 @@ static void own_changes_act_on_top_in_their_order(void **state)
 	struct weir_fleet_item *i = weir_fleet_item(r, &k);
 	struct weir_fleet_op *op[3];
 
-	(void)learn(r, i, 5, LINE("command", 0) LINE("drop.netset", 0));
+	(void)learn(r, i, 5, "0\n" LINE("command", 0) LINE("drop.netset", 0));
 	op[0] = weir_fleet_op_new(r, WEIR_FLEET_DEL, i, k.list, "command", NULL);
 	assert_int_equal(count(i), 1);
 	op[1] = weir_fleet_op_new(r, WEIR_FLEET_ADD, i, k.list, LINE("escalation:x", 2000000),
@@ -242,7 +308,7 @@ static void own_changes_act_on_top_in_their_order(void **state)
 	op[2] = weir_fleet_op_new(r, WEIR_FLEET_DEL, i, k.list, "", NULL);
 	assert_int_equal(count(i), 0);
 	/* what the store says meanwhile stays under them */
-	(void)learn(r, i, 6, LINE("command", 0));
+	(void)learn(r, i, 6, "0\n" LINE("command", 0));
 	assert_int_equal(count(i), 0);
 	weir_fleet_op_free(r, op[2]);
 	assert_int_equal(count(i), 1);
@@ -265,7 +331,7 @@ static void many_changes_of_one_prefix_fit(void **state)
 	memset(reason, 'r', sizeof(reason) - 1);
 	reason[sizeof(reason) - 1] = '\0';
 	for (unsigned n = 0; n < 500; n++) {
-		(void)snprintf(line, sizeof(line), "%u\t1000000\t0\torigin%u\th\tw\t%s\n",
+		(void)snprintf(line, sizeof(line), "0\t0\t%u\t1000000\t0\torigin%u\th\tw\t%s\n",
 			       2000000 + n, n % 4, reason);
 		assert_non_null(weir_fleet_op_new(r, WEIR_FLEET_ADD, i, k.list, line, NULL));
 	}
@@ -313,9 +379,12 @@ int main(void)
 		cmocka_unit_test(an_origin_stands_for_its_rules),
 		cmocka_unit_test(lines_are_written_and_read),
 		cmocka_unit_test(hostile_lines_are_left_out),
+		cmocka_unit_test(what_is_deleted_is_left_out_and_its_version_known),
+		cmocka_unit_test(values_are_a_version_and_a_body),
 		cmocka_unit_test(keys_are_one_spelling),
 		cmocka_unit_test(versions_are_stream_ids_in_order),
 		WITH(an_older_word_never_replaces_a_newer_one),
+		WITH(of_one_version_the_word_counts_in_which_more_was_said),
 		WITH(own_changes_act_on_top_in_their_order),
 		WITH(many_changes_of_one_prefix_fit),
 		WITH(a_hundred_thousand_items_are_found),

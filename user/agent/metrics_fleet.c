@@ -84,7 +84,8 @@ static const struct weir_metric metrics[] = {
 	{"weir_fleet_changes_total", "counter", "way", put_fleet_changes,
 	 "changes of lists taken from the store and pushed to it"},
 	{"weir_fleet_restores_total", "counter", "", put_fleet_restores,
-	 "times the store had lost entries and was told them again"},
+	 "times the store was not where this host had last heard of it, and was told all that it "
+	 "knows"},
 	{"weir_fleet_limits_generation", "gauge", "which", put_fleet_limits,
 	 "generation of limits published, and in force here (0: the file's)"},
 	{"weir_fleet_limits_failed", "gauge", "", put_fleet_limits_failed,

@@ -43,7 +43,7 @@ char *weir_fleet_beat_text(struct weir_fleet *f)
 		      f->host, "instance", f->instance, "boot", f->boot, "version", WEIR_VERSION,
 		      "generation", (json_int_t)self.generation, "limits", (json_int_t)self.limits,
 		      "config", self.digest, "key", f->fingerprint, "behind",
-		      (json_int_t)(f->lists && f->store_n > f->n ? f->store_n - f->n : 0),
+		      (json_int_t)(f->lists && f->reply.n > f->n ? f->reply.n - f->n : 0),
 		      "waiting", (json_int_t)f->r.n_ops, "from_store", self.limits_from_store,
 		      "limits_failed", self.limits_failed);
 	text = o ? json_dumps(o, JSON_COMPACT) : NULL;

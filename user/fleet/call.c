@@ -16,7 +16,7 @@ const char weir_fleet_script[] =
 
 #define CLOCK_STEP_US 100000 /* of the server's clock, to be taken for one */
 
-enum reply { NOW_US, ID, N, LAST, GENERATION, STATUS, REST, REPLY_MAX };
+enum reply { NOW_US, ID, N, TOLD, LAST, FORGOT, GENERATION, STATUS, REST, REPLY_MAX };
 
 /* --- words --------------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +89,7 @@ void weir_fleet_word_key(struct weir_fleet_words *w, const struct weir_fleet_key
 void weir_fleet_words_begin(struct weir_fleet *f, struct weir_fleet_words *w, const char *what)
 {
 	bool target = f->state == WEIR_FLEET_RESTORES || f->state == WEIR_FLEET_READS;
+	const struct weir_fleet_place *heard = target ? &f->target_heard : &f->heard;
 	__u8 random[WEIR_FLEET_ID_HEX / 2];
 	char id[WEIR_FLEET_ID_HEX + 1];
 
@@ -106,6 +107,8 @@ void weir_fleet_words_begin(struct weir_fleet *f, struct weir_fleet_words *w, co
 	weir_fleet_word(w, f->agent);
 	weir_fleet_word_u64(w, target ? 0 : f->n);
 	weir_fleet_word_u64(w, target ? 0 : f->last);
+	weir_fleet_word_u64(w, heard->n);
+	weir_fleet_word_u64(w, heard->version);
 }
 
 /* --- replies --------------------------------------------------------------------------------------------------------- */
@@ -265,9 +268,11 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 		return;
 	}
 	hear_clock(f, weir_fleet_reply_u64(r, NOW_US));
-	f->store_n = weir_fleet_reply_u64(r, N);
+	f->reply.n = weir_fleet_reply_u64(r, N);
 	(void)weir_str_copy(f->reply_id, sizeof(f->reply_id), id); /* it fits */
+	f->reply.version = weir_fleet_reply_u64(r, TOLD);
 	f->reply_last = weir_fleet_reply_u64(r, LAST);
+	f->reply_forgot = weir_fleet_reply_u64(r, FORGOT);
 	weir_fleet_take_generation(f, weir_fleet_reply_u64(r, GENERATION));
 	if (f->refused == doing)
 		f->refused = WEIR_FLEET_IDLE;

@@ -15,7 +15,7 @@
 
 enum statement { PUT_ITEM, DEL_ITEM, PUT_OP, DEL_OP, SET, GET, STATEMENT_MAX };
 static const char *const statement_sql[STATEMENT_MAX] = {
-	[PUT_ITEM] = "INSERT OR REPLACE INTO item(key,version,lines) VALUES(?,?,?)",
+	[PUT_ITEM] = "INSERT OR REPLACE INTO item(key,version,body) VALUES(?,?,?)",
 	[DEL_ITEM] = "DELETE FROM item WHERE key=?",
 	[PUT_OP] = "INSERT OR REPLACE INTO op(ord,sub,kind,key,data,batch) VALUES(?,?,?,?,?,?)",
 	[DEL_OP] = "DELETE FROM op WHERE ord=? AND sub=?",
@@ -66,7 +66,7 @@ static int prepare(struct weir_fleet_disk *d)
 	r = SQLITE_OK;
 	if (version == 0)
 		r = run_sql(d, "BEGIN;CREATE TABLE item(key TEXT PRIMARY KEY, version INTEGER NOT "
-			       "NULL, lines TEXT) WITHOUT ROWID;CREATE TABLE op(ord INTEGER, sub "
+			       "NULL, body TEXT) WITHOUT ROWID;CREATE TABLE op(ord INTEGER, sub "
 			       "INTEGER, kind INTEGER NOT NULL, key TEXT NOT NULL, data TEXT NOT "
 			       "NULL, batch INTEGER NOT NULL, PRIMARY KEY(ord,sub)) WITHOUT "
 			       "ROWID;CREATE TABLE word(key TEXT PRIMARY KEY, value TEXT NOT NULL) "
@@ -167,7 +167,7 @@ void weir_fleet_disk_put_item(struct weir_fleet_disk *d, const struct weir_fleet
 
 	bind_text(d, q, 1, weir_fleet_key_format(&i->key, key));
 	bind_u64(d, q, 2, i->version);
-	bind_text(d, q, 3, i->text);
+	bind_text(d, q, 3, i->body);
 	finish(d, q);
 }
 
@@ -255,7 +255,7 @@ void weir_fleet_disk_clear(struct weir_fleet_disk *d)
 static int load_item(struct weir_fleet_replica *r, sqlite3_stmt *q)
 {
 	const char *key = (const char *)sqlite3_column_text(q, 0),
-		   *lines = (const char *)sqlite3_column_text(q, 2);
+		   *body = (const char *)sqlite3_column_text(q, 2);
 	struct weir_fleet_key k;
 	struct weir_fleet_item *i;
 
@@ -264,8 +264,8 @@ static int load_item(struct weir_fleet_replica *r, sqlite3_stmt *q)
 	i = weir_fleet_item(r, &k);
 	if (!i)
 		return -ENOMEM;
-	return weir_fleet_learn(r, i, (__u64)sqlite3_column_int64(q, 1), lines,
-				lines ? strlen(lines) : 0);
+	return weir_fleet_learn(r, i, (__u64)sqlite3_column_int64(q, 1), body,
+				body ? strlen(body) : 0);
 }
 
 static int load_op(struct weir_fleet_replica *r, sqlite3_stmt *q)
@@ -316,7 +316,7 @@ static int load_all(struct weir_fleet_disk *d, struct weir_fleet_replica *r, con
 
 int weir_fleet_disk_load(struct weir_fleet_disk *d, struct weir_fleet_replica *r, __u64 *ret_ord)
 {
-	int e = load_all(d, r, "SELECT key,version,lines FROM item", load_item);
+	int e = load_all(d, r, "SELECT key,version,body FROM item", load_item);
 
 	if (e == 0)
 		e = load_all(d, r, "SELECT ord,sub,kind,key,data,batch FROM op ORDER BY ord,sub",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* When the store is asked what. Following: its changes, four times a second, and own ones as they come. A place in its
- * changes that is not there any more: the whole lists are read. Another id: it has lost something, so what this host has
- * is said again before it is read; deletions too, so that nobody brings back what was deleted. Called by the agent.
+/* When the store is asked what. Following: its changes, four times a second, and own ones as they come. Another id, or a
+ * place in its changes that is not there any more: it may have lost something, so what this host has is said again, and
+ * then the whole is read; deletions too, so that nobody brings back what was deleted. Called by the agent.
  */
 #include <event2/event.h>
 #include <hiredis/hiredis.h>
@@ -37,11 +37,11 @@ void weir_fleet_show_state(struct weir_fleet *f)
 		weir_log(WEIR_LOG_WARNING, "fleet-away", "why", "s", f->why, NULL);
 	else if (s == WEIR_FLEET_RESTORES)
 		weir_log(WEIR_LOG_NOTICE, "fleet-restores", "why", "s",
-			 "the store has lost entries, or an older copy of it is in its place",
-			 "entries", "u", (unsigned long long)(f->r.n_items - f->r.n_gone), NULL);
+			 "the store may lack what this host knows: it is said again", "entries",
+			 "u", (unsigned long long)f->r.n_there, NULL);
 	else if (s == WEIR_FLEET_FOLLOWS)
 		weir_log(WEIR_LOG_NOTICE, "fleet-follows", "entries", "u",
-			 (unsigned long long)(f->r.n_items - f->r.n_gone), "waiting", "u",
+			 (unsigned long long)f->r.n_there, "waiting", "u",
 			 (unsigned long long)f->r.n_ops, NULL);
 	if (s == WEIR_FLEET_FOLLOWS)
 		f->why[0] = '\0';
@@ -107,13 +107,19 @@ void weir_fleet_end_disk(struct weir_fleet *f)
 	f->unsaved = true;
 }
 
+void weir_fleet_keep_heard(struct weir_fleet *f)
+{
+	weir_fleet_disk_set_u64(f->disk, "heard_n", f->heard.n);
+	weir_fleet_disk_set_u64(f->disk, "heard", f->heard.version);
+}
+
 void weir_fleet_keep_place(struct weir_fleet *f)
 {
 	weir_fleet_disk_set(f->disk, "id", f->id);
 	weir_fleet_disk_set_u64(f->disk, "n", f->n);
 	weir_fleet_disk_set_u64(f->disk, "last", f->last);
-	weir_fleet_disk_set_u64(f->disk, "heard", f->heard_ms);
-	f->heard_kept_ms = f->heard_ms;
+	weir_fleet_disk_set_u64(f->disk, "forgot", f->forgot);
+	weir_fleet_keep_heard(f);
 }
 
 /* All of it again, after a write has failed. */
@@ -163,10 +169,10 @@ static void poll_store(struct weir_fleet *f)
 	weir_fleet_call(f, WEIR_FLEET_POLL, &w);
 }
 
+/* What has ended, and deletions that the store has forgotten. */
 static void sweep(struct weir_fleet *f)
 {
 	__u64 now_ms = weir_fleet_now_ms(f);
-	bool crowded = f->r.n_gone > WEIR_FLEET_GONE_MAX;
 
 	if (!f->clock_heard)
 		return;
@@ -175,8 +181,8 @@ static void sweep(struct weir_fleet *f)
 	weir_fleet_disk_begin(f->disk);
 	for (int k = 0; k < SWEEP_AT_ONCE && f->r.sweep; k++) {
 		struct weir_fleet_item *i = f->r.sweep;
-		bool over = i->text ? i->end_ms && i->end_ms <= now_ms
-				    : crowded || (i->version >> 12) + WEIR_FLEET_GONE_MS < now_ms;
+		bool over =
+			(!i->there || (i->end_ms && i->end_ms <= now_ms)) && i->gone <= f->forgot;
 		struct weir_fleet_key key = i->key;
 
 		f->r.sweep = i->next;
@@ -268,9 +274,23 @@ void weir_fleet_failed(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 	arm(f);
 }
 
+/* Is the store the one that this host knows? */
+static void take_place(struct weir_fleet *f, const char *status)
+{
+	if (!f->lists)
+		return;
+	if (!strcmp(status, "new"))
+		weir_fleet_join(f);
+	else
+		*(weir_fleet_is_busy(f) ? &f->target_heard : &f->heard) = f->reply;
+}
+
 void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 		     const struct redisReply *rest, const char *status)
 {
+	if (doing == WEIR_FLEET_POLL || doing == WEIR_FLEET_SCAN || doing == WEIR_FLEET_RESTORE ||
+	    doing == WEIR_FLEET_PUSH)
+		take_place(f, status);
 	switch (doing) {
 	case WEIR_FLEET_POLL:
 		weir_fleet_take_poll(f, rest, status);
@@ -278,13 +298,12 @@ void weir_fleet_take(struct weir_fleet *f, enum weir_fleet_doing doing,
 			sweep(f);
 		break;
 	case WEIR_FLEET_SCAN:
-		weir_fleet_take_page(f, rest);
-		break;
-	case WEIR_FLEET_RESTORE:
-		(void)weir_fleet_is_lost(f); /* begins anew then */
+		if (strcmp(status, "new") != 0)
+			weir_fleet_take_page(f, rest);
 		break;
 	case WEIR_FLEET_PUSH:
-		weir_fleet_take_pushed(f, rest, status);
+		if (strcmp(status, "new") != 0)
+			weir_fleet_take_pushed(f, rest, status);
 		break;
 	case WEIR_FLEET_SECRET:
 		weir_fleet_take_secret(f, weir_fleet_reply_text(rest, 0, NULL),
@@ -329,9 +348,9 @@ void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret
 		.durable = weir_fleet_is_durable(f),
 		.clock_known = f->clock_heard,
 		.clock_offset_ms = (__s64)weir_fleet_now_ms(f) - f->wall_ms(f->arg),
-		.gone = f->r.n_gone,
+		.gone = f->r.n_items - f->r.n_there,
 		.waiting = f->r.n_ops,
-		.behind = f->store_n > f->n && f->lists ? f->store_n - f->n : 0,
+		.behind = f->reply.n > f->n && f->lists ? f->reply.n - f->n : 0,
 		.lag_ms = f->caught_ns ? (weir_fleet_clock_ns(f) - f->caught_ns) / 1000000 : 0,
 		.changes = f->count.changes,
 		.pushed = f->count.pushed,
@@ -340,7 +359,7 @@ void weir_fleet_status(const struct weir_fleet *f, struct weir_fleet_status *ret
 		.failures = f->count.failures,
 	};
 	for (const struct weir_fleet_item *i = f->r.first; i; i = i->next)
-		ret->entries += i->text || (i->op && i->last_op->kind != WEIR_FLEET_DEL);
+		ret->entries += i->there || (i->op && i->last_op->kind != WEIR_FLEET_DEL);
 	if (!f->caught_ns) /* not since the start */
 		ret->lag_ms = (weir_fleet_clock_ns(f) - f->began_ns) / 1000000;
 	(void)weir_str_copy(ret->why, sizeof(ret->why), f->why); /* all of these fit, or are cut */
@@ -429,7 +448,9 @@ static int recall(struct weir_fleet *f)
 	weir_fleet_disk_get(f->disk, "id", f->id, sizeof(f->id));
 	f->n = weir_fleet_disk_get_u64(f->disk, "n");
 	f->last = weir_fleet_disk_get_u64(f->disk, "last");
-	f->heard_ms = f->heard_kept_ms = weir_fleet_disk_get_u64(f->disk, "heard");
+	f->heard.n = weir_fleet_disk_get_u64(f->disk, "heard_n");
+	f->heard.version = weir_fleet_disk_get_u64(f->disk, "heard");
+	f->forgot = weir_fleet_disk_get_u64(f->disk, "forgot");
 	f->batch = weir_fleet_disk_get_u64(f->disk, "batch");
 	return 0;
 }

@@ -14,12 +14,12 @@
  *
  * Keys, after the prefix of the configuration ("weir:"); all in one slot of a Cluster. None expires by itself.
  *
- *	{fleet}:1:list     HASH    "block 192.0.2.1" → VERSION BASE RESTORED, then a line for each origin: END_MS CREATED_MS FLAGS
- *	                           ORIGIN HOST WHO REASON (tabs between; END_MS 0: never). And of the store: id (a new one whenever
- *	                           it has lost something), n (changes so far), last (version), born (version)
- *	{fleet}:1:changes  STREAM  the last 16 thousand changes: k key, v the lines that it has now ("": gone), n
- *	{fleet}:1:gone     ZSET    deleted keys by version, 30 days, at most 100 000: a host that was away cannot bring them back;
- *	                           "lost KEY": by the version of a deletion that a former store had
+ *	{fleet}:1:list     HASH    "block 192.0.2.1" → VERSION GONE, then a line for each origin: SAID GONE ENDS CREATED_MS FLAGS
+ *	                           ORIGIN HOST WHO REASON (tabs between; see lists.lua). And of the store: id (a new one whenever
+ *	                           it has lost something), n (changes so far), last (version), told (that of the last change),
+ *	                           forgot (that of the latest deletion which is not remembered)
+ *	{fleet}:1:changes  STREAM  the last 16 thousand changes: k key, v GONE and lines that it has now, n
+ *	{fleet}:1:gone     ZSET    keys of which something is deleted, by its version; for 30 days, at most 100 000
  *	{fleet}:1:ends     ZSET    keys by their next end, to drop them
  *	{fleet}:1:pushed   HASH    agent → number of its last batch of changes: one whose reply was lost is not applied twice
  *	{fleet}:1:agents   HASH    agent → when seen (ms), then JSON
@@ -29,6 +29,11 @@
  *
  * Order is the order of arrival at the store. A version is the id of a change in the stream as one number
  * (milliseconds * 4096 + number); versions only grow, also over the loss of the store. Times are the server's.
+ *
+ * What is known of a prefix can be joined with what anybody else knows of it, in any order and as often as one likes, to the
+ * same end: each origin has the version at which it was last said (SAID) and that of its last deletion (GONE; one more for
+ * all origins), and counts if it was said after that. So it does not matter how often a store was lost, which host comes
+ * back first, and what it missed.
  */
 #ifndef WEIR_FLEET_FLEET_H
 #define WEIR_FLEET_FLEET_H
@@ -58,7 +63,8 @@ struct weir_fleet_key {
 struct weir_fleet_entry {
 	__u64 end_ms; /* of the server's clock; 0: never */
 	__u64 created_ms;
-	__u32 flags; /* enum weir_entry_flags */
+	__u64 said, gone; /* versions: last said, and deleted before that; 0: not yet, not known */
+	__u32 flags;	  /* enum weir_entry_flags */
 	const char *origin, *host, *who, *reason;
 };
 

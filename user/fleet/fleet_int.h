@@ -18,8 +18,6 @@ struct sqlite3_stmt;
 #define WEIR_FLEET_BATCH      64      /* changes in one call: about a millisecond of the server */
 #define WEIR_FLEET_PAGE	      512     /* changes or entries read in one call */
 #define WEIR_FLEET_WAITING    2000000 /* own changes that are not in the store, at most */
-#define WEIR_FLEET_GONE_MAX   100000  /* deletions remembered, as in lists.lua */
-#define WEIR_FLEET_GONE_MS    2592000000ull /* 30 days: the same */
 #define WEIR_FLEET_VALUE_MAX  8192
 #define WEIR_FLEET_KEY_STRLEN (WEIR_PREFIX_STRLEN + 8)
 #define WEIR_FLEET_AGENTS_MAX 1024
@@ -31,13 +29,17 @@ const char *weir_fleet_key_format(const struct weir_fleet_key *key,
 				  char buf[static WEIR_FLEET_KEY_STRLEN]);
 int weir_fleet_key_parse(const char *text, size_t n, struct weir_fleet_key *ret);
 
-/* Entries of lines; texts go into @buf. Lines that make no sense are left out. Returns how many. */
+/* Entries of lines. Those that make no sense, or are deleted, are left out. */
 struct weir_fleet_lines {
 	struct weir_fleet_entry entry[WEIR_FLEET_ORIGINS_MAX];
 	size_t n;
+	__u64 gone; /* version of the last deletion; 0: none is known */
+	__u64 said; /* of what was said last */
 	char text[WEIR_FLEET_VALUE_MAX];
 };
 void weir_fleet_lines_read(const char *text, size_t n, struct weir_fleet_lines *ret);
+/* Of a body: "GONE\n" before the lines. */
+void weir_fleet_body_read(const char *body, size_t n, struct weir_fleet_lines *ret);
 /* Length, or 0 if it does not fit. */
 size_t weir_fleet_lines_write(const struct weir_fleet_entry *entry, size_t n, char *buf,
 			      size_t size);
@@ -53,8 +55,8 @@ size_t weir_fleet_drop_origin(struct weir_fleet_entry *entry, size_t n, const ch
 			      bool exactly);
 /* Control characters become blanks, what is too long is cut. */
 void weir_fleet_clean(const char *from, char *to, size_t size);
-/* "VERSION BASE RESTORED\nLINES" */
-int weir_fleet_value_read(const char *value, size_t n, __u64 *ret_version, const char **ret_lines,
+/* "VERSION BODY" */
+int weir_fleet_value_read(const char *value, size_t n, __u64 *ret_version, const char **ret_body,
 			  size_t *ret_n);
 /* "1795977139110-3" as one number; 0: it makes no sense. */
 __u64 weir_fleet_version(const char *stream_id, size_t n);
@@ -85,16 +87,18 @@ struct weir_fleet_item {
 	struct weir_fleet_item *chain;	     /* of its hash */
 	struct weir_fleet_item *prev, *next; /* all of them */
 	struct weir_fleet_key key;
-	__u64 version; /* of the store; 0: it has not said anything */
-	char *text;    /* its lines; NULL: gone, or never there */
-	__u64 end_ms;  /* when all of them have ended; 0: never */
+	__u64 version;	  /* of the store; 0: it has not said anything */
+	char *body;	  /* NULL: it has nothing */
+	bool there;	  /* there are entries in it … */
+	__u64 end_ms;	  /* … and then all of them have ended; 0: never */
+	__u64 gone, said; /* as of the lines */
 	struct weir_fleet_op *op, *last_op;
 	unsigned seen; /* the reading it was last met in */
 };
 
 struct weir_fleet_replica {
 	struct weir_fleet_item **bucket;
-	size_t n_buckets, n_items, n_gone, n_ops;
+	size_t n_buckets, n_items, n_there, n_ops;
 	struct weir_fleet_item *first, *last;
 	struct weir_fleet_item *cursor, *sweep; /* moved on when theirs goes */
 	struct weir_fleet_op *first_op, *last_op;
@@ -108,9 +112,9 @@ struct weir_fleet_item *weir_fleet_find(const struct weir_fleet_replica *r,
 /* NULL: no memory. */
 struct weir_fleet_item *weir_fleet_item(struct weir_fleet_replica *r,
 					const struct weir_fleet_key *key);
-/* What the store says, if it is newer: 1; 0: it is not; -ENOMEM. @lines NULL: gone. */
+/* What the store says, if it is newer: 1; 0: it is not; -ENOMEM. @body NULL: nothing. */
 int weir_fleet_learn(struct weir_fleet_replica *r, struct weir_fleet_item *i, __u64 version,
-		     const char *lines, size_t n);
+		     const char *body, size_t n);
 /* Removes it, unless an own change needs it. */
 bool weir_fleet_forget(struct weir_fleet_replica *r, struct weir_fleet_item *i);
 /* What counts: with own changes. */
@@ -170,6 +174,11 @@ struct weir_fleet_words {
 	char **owned; /* freed with it */
 };
 
+/* In the store's changes: so many, and the version of the last. */
+struct weir_fleet_place {
+	__u64 n, version;
+};
+
 struct weir_fleet {
 	struct event_base *base;
 	const struct weir_fleet_ops *ops;
@@ -203,15 +212,16 @@ struct weir_fleet {
 	char why[160];
 	char id[WEIR_FLEET_ID_HEX + 1]; /* of the store whose changes are known up to: */
 	__u64 n, last;			/* count and version */
-	__u64 store_n, reply_last;	/* the store's, as last heard */
+	__u64 reply_last, reply_forgot; /* the store's, as last heard */
+	struct weir_fleet_place reply;
+	struct weir_fleet_place heard; /* where it was, then */
 	char reply_id[WEIR_FLEET_ID_HEX + 1];
 	char target[WEIR_FLEET_ID_HEX + 1]; /* the store that is restored or read */
 	char cursor[24];		    /* of the reading */
-	__u64 read_n, read_last;
+	struct weir_fleet_place target_heard, read;
+	__u64 read_last; /* what was not met up to this version is not there */
 	unsigned reading;
-	bool rereads;	/* again from the start: the target was lost */
-	__u64 heard_ms; /* the server's clock, of the last reply while following */
-	__u64 heard_kept_ms;
+	__u64 forgot;	 /* deletions up to this version may be remembered by nobody */
 	__u64 caught_ns; /* when it had all */
 	bool caught;	 /* no change has been pushed or heard of since */
 	__u64 next_poll_ns, next_beat_ns;
@@ -228,7 +238,6 @@ struct weir_fleet {
 
 	/* own changes */
 	__u64 ord, batch;
-	unsigned in_batch;
 
 	struct weir_fleet_lines shown; /* by weir_fleet_get and each */
 	__u64 began_ns;
@@ -282,16 +291,15 @@ void weir_fleet_tell_later(struct weir_fleet *f, const struct weir_fleet_key *ke
 void weir_fleet_tell(struct weir_fleet *f);
 /* Of what was begun; a failure is kept in mind and all is written again. */
 void weir_fleet_end_disk(struct weir_fleet *f);
-/* Where this host is in the store's changes. */
+/* Where this host is in the store's changes, and where the store was when it was last heard. */
 void weir_fleet_keep_place(struct weir_fleet *f);
+void weir_fleet_keep_heard(struct weir_fleet *f);
 /* --- follow.c ---- */
-/* The store's word about a prefix; @lines NULL: gone. */
+/* The store's word about a prefix; @body NULL: nothing. */
 void weir_fleet_hear(struct weir_fleet *f, const struct weir_fleet_key *key, __u64 version,
-		     const char *lines, size_t n);
-/* The store has another id than the one whose changes are known. */
+		     const char *body, size_t n);
+/* The store is not the one whose changes are known, or does not have them any more. */
 void weir_fleet_join(struct weir_fleet *f);
-/* The one that is read or restored has become another: begins anew. */
-bool weir_fleet_is_lost(struct weir_fleet *f);
 void weir_fleet_begin_reading(struct weir_fleet *f);
 void weir_fleet_take_page(struct weir_fleet *f, const struct redisReply *rest);
 void weir_fleet_take_poll(struct weir_fleet *f, const struct redisReply *rest, const char *status);

@@ -9,12 +9,10 @@
 #include "user/base/str.h"
 #include "user/fleet/fleet_int.h"
 
-#define HEARD_KEPT_MS 600000 /* after a restart, so exactly */
-
 /* --- what the store says ------------------------------------------------------------------------------------------- */
 
 void weir_fleet_hear(struct weir_fleet *f, const struct weir_fleet_key *key, __u64 version,
-		     const char *lines, size_t n)
+		     const char *body, size_t n)
 {
 	struct weir_fleet_item *i = weir_fleet_item(&f->r, key);
 
@@ -23,7 +21,7 @@ void weir_fleet_hear(struct weir_fleet *f, const struct weir_fleet_key *key, __u
 		return;
 	}
 	i->seen = f->reading;
-	if (weir_fleet_learn(&f->r, i, version, lines, n) <= 0)
+	if (weir_fleet_learn(&f->r, i, version, body, n) <= 0)
 		return;
 	weir_fleet_disk_put_item(f->disk, i);
 	if (f->state == WEIR_FLEET_READS)
@@ -42,18 +40,20 @@ void weir_fleet_begin_reading(struct weir_fleet *f)
 	f->count.reads++;
 }
 
-/* The store has another id than the one whose changes are known. */
+/* What was deleted since this host last heard of it is remembered, or it must not say what it has. */
 void weir_fleet_join(struct weir_fleet *f)
 {
-	bool known = f->id[0] && f->r.n_items,
-	     late = f->heard_ms + WEIR_FLEET_GONE_MS < weir_fleet_now_ms(f);
+	bool known = f->id[0] && f->r.n_items, late = f->last < f->reply_forgot;
 
 	(void)weir_str_copy(f->target, sizeof(f->target), f->reply_id); /* it fits */
+	f->target_heard = f->reply;
 	if (known && late)
 		weir_log(WEIR_LOG_WARNING, "fleet-late", "why", "s",
-			 "this host has not heard of the fleet for 30 days: the store's lists "
-			 "replace its own",
+			 "this host was away for longer than deletions are remembered: the store's "
+			 "lists replace its own",
 			 NULL);
+	for (struct weir_fleet_item *i = f->r.first; i && late; i = i->next)
+		i->version = 0; /* anything is newer */
 	if (!known || late) {
 		weir_fleet_begin_reading(f);
 		return;
@@ -64,30 +64,22 @@ void weir_fleet_join(struct weir_fleet *f)
 	f->count.restores++;
 }
 
-bool weir_fleet_is_lost(struct weir_fleet *f)
-{
-	if (!strcmp(f->target, f->reply_id))
-		return false;
-	weir_fleet_join(f);
-	return true;
-}
-
 /* What was not met is not there: deleted, or ended. */
 static void end_reading(struct weir_fleet *f)
 {
 	weir_fleet_disk_begin(f->disk);
 	for (struct weir_fleet_item *i = f->r.first; i; i = i->next) {
-		if (i->seen == f->reading || !i->text || i->version > f->read_last)
+		if (i->seen == f->reading || !i->body || i->version > f->read_last)
 			continue;
-		(void)weir_fleet_learn(&f->r, i, f->read_last, NULL,
-				       0); /* without text: no memory */
+		(void)weir_fleet_learn(&f->r, i, f->read_last, NULL, 0); /* needs no memory */
 		weir_fleet_disk_put_item(f->disk, i);
 		f->all_changed = true;
 	}
 	(void)weir_str_copy(f->id, sizeof(f->id), f->target); /* it fits */
-	f->n = f->read_n;
-	f->last = f->read_last;
-	f->heard_ms = weir_fleet_now_ms(f);
+	f->n = f->read.n;
+	f->last = f->read.version;
+	f->heard = f->target_heard;
+	f->forgot = f->reply_forgot;
 	weir_fleet_keep_place(f);
 	weir_fleet_end_disk(f);
 	weir_fleet_set_state(f, WEIR_FLEET_FOLLOWS, NULL);
@@ -99,15 +91,13 @@ void weir_fleet_take_page(struct weir_fleet *f, const struct redisReply *rest)
 	const struct redisReply *pairs = rest->elements == 2 ? rest->element[1] : NULL;
 	const char *cursor = weir_fleet_reply_text(rest, 0, NULL);
 
-	if (weir_fleet_is_lost(f))
-		return;
 	if (!pairs || pairs->type != REDIS_REPLY_ARRAY || !cursor ||
 	    strlen(cursor) >= sizeof(f->cursor)) {
 		weir_fleet_failed(f, WEIR_FLEET_SCAN, "the lists make no sense");
 		return;
 	}
 	if (!f->read_last) {
-		f->read_n = f->store_n;
+		f->read = f->reply;
 		f->read_last = f->reply_last;
 	}
 	(void)weir_str_copy(f->cursor, sizeof(f->cursor), cursor);
@@ -115,31 +105,31 @@ void weir_fleet_take_page(struct weir_fleet *f, const struct redisReply *rest)
 	for (size_t i = 0; i + 1 < pairs->elements; i += 2) {
 		size_t n_key, n_value, n;
 		const char *key = weir_fleet_reply_text(pairs, i, &n_key),
-			   *value = weir_fleet_reply_text(pairs, i + 1, &n_value), *lines;
+			   *value = weir_fleet_reply_text(pairs, i + 1, &n_value), *body;
 		struct weir_fleet_key k;
 		__u64 version;
 
 		if (key && value && n_value < WEIR_FLEET_VALUE_MAX &&
 		    weir_fleet_key_parse(key, n_key, &k) == 0 &&
-		    weir_fleet_value_read(value, n_value, &version, &lines, &n) == 0 &&
+		    weir_fleet_value_read(value, n_value, &version, &body, &n) == 0 &&
 		    version <= f->reply_last) /* a later one would beat all changes to come */
-			weir_fleet_hear(f, &k, version, lines, n);
+			weir_fleet_hear(f, &k, version, body, n);
 	}
 	weir_fleet_end_disk(f);
 	if (!strcmp(f->cursor, "0"))
 		end_reading(f);
 }
 
-/* One change: [ID, [k, KEY, v, LINES, n, NUMBER]]. False: it is not the next one. */
+/* One change: [ID, [k, KEY, v, BODY, n, NUMBER]]. False: it is not the next one. */
 static bool take_change(struct weir_fleet *f, const struct redisReply *change)
 {
 	const struct redisReply *words = change->type == REDIS_REPLY_ARRAY && change->elements == 2
 						 ? change->element[1]
 						 : NULL;
-	size_t n_id = 0, n_key = 0, n_lines = 0;
+	size_t n_id = 0, n_key = 0, n_body = 0;
 	const char *id = weir_fleet_reply_text(change, 0, &n_id),
 		   *key = weir_fleet_reply_text(words, 1, &n_key),
-		   *lines = weir_fleet_reply_text(words, 3, &n_lines);
+		   *body = weir_fleet_reply_text(words, 3, &n_body);
 	__u64 version = id ? weir_fleet_version(id, n_id) : 0;
 	struct weir_fleet_key k;
 
@@ -148,9 +138,9 @@ static bool take_change(struct weir_fleet *f, const struct redisReply *change)
 	f->n++;
 	f->last = version;
 	f->count.changes++;
-	if (key && lines && n_lines < WEIR_FLEET_VALUE_MAX &&
+	if (key && body && n_body < WEIR_FLEET_VALUE_MAX &&
 	    weir_fleet_key_parse(key, n_key, &k) == 0)
-		weir_fleet_hear(f, &k, version, lines, n_lines);
+		weir_fleet_hear(f, &k, version, body, n_body);
 	return true;
 }
 
@@ -161,18 +151,18 @@ static void take_changes(struct weir_fleet *f, const struct redisReply *changes)
 	weir_fleet_disk_begin(f->disk);
 	for (size_t i = 0; i < changes->elements && next; i++)
 		next = take_change(f, changes->element[i]);
-	f->heard_ms = weir_fleet_now_ms(f);
-	if (changes->elements || f->heard_ms > f->heard_kept_ms + HEARD_KEPT_MS)
+	f->forgot = f->reply_forgot;
+	if (changes->elements)
 		weir_fleet_keep_place(f);
 	weir_fleet_end_disk(f);
-	f->polls_again = next && f->n < f->store_n && changes->elements;
-	if (f->n == f->store_n && next) {
+	f->polls_again = next && f->n < f->reply.n && changes->elements;
+	if (f->n == f->reply.n && next) {
 		f->caught = true;
 		f->caught_ns = f->sent_ns;
 		weir_fleet_set_state(f, WEIR_FLEET_FOLLOWS, NULL);
-	} else if (!f->polls_again) { /* the changes that follow are not kept any more */
-		(void)weir_str_copy(f->target, sizeof(f->target), f->reply_id);
-		weir_fleet_begin_reading(f);
+	} else if (
+		!f->polls_again) { /* they are not kept any more, or of an older copy of the store */
+		weir_fleet_join(f);
 	} else {
 		weir_fleet_set_state(f, WEIR_FLEET_FOLLOWS, NULL);
 	}
@@ -188,9 +178,7 @@ void weir_fleet_take_poll(struct weir_fleet *f, const struct redisReply *rest, c
 	if (!f->lists) {
 		f->caught_ns = f->sent_ns;
 		weir_fleet_set_state(f, WEIR_FLEET_FOLLOWS, NULL);
-	} else if (!strcmp(status, "new")) {
-		weir_fleet_join(f);
-	} else if (!weir_fleet_is_busy(f)) {
+	} else if (strcmp(status, "new") != 0 && !weir_fleet_is_busy(f)) {
 		take_changes(f, rest->element[0]);
 	}
 	if (!f->beats)
@@ -220,15 +208,16 @@ bool weir_fleet_restore(struct weir_fleet *f)
 	unsigned n = 0;
 
 	weir_fleet_words_begin(f, &w, "restore");
+	weir_fleet_word_u64(&w, f->forgot);
 	while (f->r.cursor && n < WEIR_FLEET_BATCH) {
 		const struct weir_fleet_item *i = f->r.cursor;
 
 		f->r.cursor = i->next;
-		if (!i->version || (i->text && i->end_ms && i->end_ms <= now_ms))
+		if (!i->body || (!i->gone && i->end_ms && i->end_ms <= now_ms))
 			continue;
-		(void)snprintf(data, sizeof(data), "%llu%s%s", (unsigned long long)i->version,
-			       i->text ? "\n" : "", i->text ? i->text : ""); /* it fits */
-		weir_fleet_word(&w, i->text ? "R" : "T");
+		(void)snprintf(data, sizeof(data), "%llu %s", (unsigned long long)i->version,
+			       i->body); /* it fits */
+		weir_fleet_word(&w, "R");
 		weir_fleet_word_key(&w, &i->key);
 		weir_fleet_word_copy(&w, data, strlen(data));
 		n++;

@@ -173,7 +173,7 @@ int weir_fleet_each(struct weir_fleet *f, weir_fleet_want_fn *want, weir_fleet_e
 	int r = 0;
 
 	for (const struct weir_fleet_item *i = f->r.last; i && r == 0; i = i->prev) {
-		if ((!i->text && !i->op) || (want && !want(arg, &i->key)))
+		if ((!i->there && !i->op) || (want && !want(arg, &i->key)))
 			continue;
 		weir_fleet_effective(i, now_ms, &f->shown);
 		if (f->shown.n)
@@ -188,10 +188,6 @@ void weir_fleet_take_pushed(struct weir_fleet *f, const struct redisReply *rest,
 {
 	__u64 batch = f->r.first_op ? f->r.first_op->batch : 0;
 
-	if (!strcmp(status, "new")) {
-		weir_fleet_join(f);
-		return;
-	}
 	weir_fleet_disk_begin(f->disk);
 	if (!strcmp(status, "behind")) { /* this host's file is older than its last batch */
 		f->batch = weir_fleet_reply_u64(rest, 0);
@@ -208,20 +204,21 @@ void weir_fleet_take_pushed(struct weir_fleet *f, const struct redisReply *rest,
 		weir_fleet_op_free(&f->r, f->r.first_op);
 		f->count.pushed++;
 	}
-	for (size_t i = 0; i + 2 < rest->elements; i += 3) {
+	weir_fleet_keep_heard(f);
+	for (size_t i = 0; i + 1 < rest->elements; i += 2) {
 		size_t n_key = 0, n_value = 0, n = 0;
 		const char *key = weir_fleet_reply_text(rest, i, &n_key),
-			   *value = weir_fleet_reply_text(rest, i + 1, &n_value), *lines = NULL;
+			   *value = weir_fleet_reply_text(rest, i + 1, &n_value), *body = NULL;
 		__u64 version = f->reply_last;
 		struct weir_fleet_key k;
 
 		if (!key || !value || n_value >= WEIR_FLEET_VALUE_MAX ||
 		    weir_fleet_key_parse(key, n_key, &k) < 0)
 			continue;
-		if (n_value && (weir_fleet_value_read(value, n_value, &version, &lines, &n) < 0 ||
+		if (n_value && (weir_fleet_value_read(value, n_value, &version, &body, &n) < 0 ||
 				version > f->reply_last))
 			continue;
-		weir_fleet_hear(f, &k, version, lines, n);
+		weir_fleet_hear(f, &k, version, body, n);
 	}
 	weir_fleet_end_disk(f);
 	f->caught = false;
@@ -236,9 +233,9 @@ void weir_fleet_expand_origin(struct weir_fleet *f)
 
 	weir_fleet_disk_begin(f->disk);
 	for (struct weir_fleet_item *i = f->r.first; i; i = i->next) {
-		if (!i->text || i->key.list != head->list)
+		if (!i->there || i->key.list != head->list)
 			continue;
-		weir_fleet_lines_read(i->text, strlen(i->text), &l);
+		weir_fleet_body_read(i->body, strlen(i->body), &l);
 		for (size_t k = 0; k < l.n; k++) {
 			struct weir_fleet_op *op;
 

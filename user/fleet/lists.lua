@@ -2,15 +2,17 @@
 -- weir's fleet, version 1; Redis 6.2 or later, Valkey. The keys are described in fleet.h, the rules in merge.c.
 -- KEYS 1 list 2 changes 3 gone 4 ends 5 pushed 6 agents 7 limits 8 secret 9 key
 -- ARGV 1 what to do 2 the store's id as the caller knows it ("": not) 3 one to take if a new one is needed
---      4 the caller 5 changes it has seen 6 the version of the last; the rest is what to do
--- Replies: microseconds, id, changes, last version, generation of limits, "ok" or "new" or what went wrong, the rest
+--      4 the caller 5 changes it has taken 6 the version of the last of them 7, 8 the same as of the last reply that it had;
+--      the rest is what to do
+-- Replies: microseconds, id, changes, version of the last of them, last version of all, that of the latest deletion that is
+-- forgotten, generation of limits, "ok" or "new" or what went wrong, the rest
 -- What is no word of weir's under its keys counts as nothing, is overwritten, and is not sent to anybody.
 
 local LIST, CHANGES, GONE, ENDS, PUSHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local AGENTS, LIMITS, SECRET, KEY = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local DAY_MS = 86400000
 local STREAM_MAX, GONE_MAX, GONE_MS = 16384, 100000, 30 * DAY_MS
-local ORIGINS_MAX, LINE_MAX, VALUE_MAX, BEAT_MAX, LIMITS_MAX = 16, 400, 8191, 2048, 1048576 -- bytes, as in fleet_int.h
+local ORIGINS_MAX, LINE_MAX, VALUE_MAX, BEAT_MAX, LIMITS_MAX = 16, 700, 8191, 2048, 1048576 -- bytes, as in fleet_int.h
 local SEQ = 4096 -- a version is milliseconds * SEQ + number
 local NUMBER_MAX = 2 ^ 53 - 2 ^ 40 -- a year of versions below what is exact
 
@@ -45,24 +47,31 @@ end
 
 -- --- the store's own fields
 
-local meta = call('HMGET', LIST, 'id', 'n', 'last', 'born')
-local id, n, last, born = meta[1], number(meta[2]), number(meta[3]), number(meta[4])
+local meta = call('HMGET', LIST, 'id', 'n', 'told', 'last', 'forgot')
+local id, n, told, last, forgot = meta[1], number(meta[2]), number(meta[3]), number(meta[4]), number(meta[5])
 local dirty = false
 
-if not id or #id ~= 32 or not n or not last or not born then
-	local top = number(call('ZREVRANGE', GONE, 0, 0, 'WITHSCORES')[2])
+if not id or #id ~= 32 or not n or not told or not last or not forgot then
 	call('DEL', LIST, CHANGES, ENDS, GONE)
-	id, n, last = ARGV[3], 0, now_ms * SEQ
-	if top and top > last then
-		last = top
-	end
-	born = last
-	call('HSET', LIST, 'id', id, 'born', text(born))
-	dirty = true
-elseif ARGV[2] == id and (tonumber(ARGV[5]) > n or tonumber(ARGV[6]) > last) then
-	-- An older copy of the store is in its place: who knows more says it again.
-	id = ARGV[3]
+	id, n, told, last, forgot = ARGV[3], 0, 0, now_ms * SEQ, 0
 	call('HSET', LIST, 'id', id)
+	dirty = true
+end
+
+-- "1795977139110-3"
+local function stream_id(v)
+	return text(floor(v / SEQ)) .. '-' .. text(v % SEQ)
+end
+
+-- Was the store there, of which the caller last heard? Else an older copy is in its place, or it is not known any more: the
+-- caller says what it has before it takes the store's word for anything.
+local function has_been(at_n, version)
+	if at_n == n or at_n == 0 then
+		return at_n == 0 or version == told
+	end
+	local at = stream_id(version)
+	local change = call('XRANGE', CHANGES, at, at)[1]
+	return change and #change[2] == 6 and change[2][6] == text(at_n)
 end
 
 -- Versions only grow, whatever the clock does, and those of a former store are below.
@@ -78,104 +87,241 @@ local function raise(v)
 end
 
 local function next_version()
-	local v = now_ms * SEQ
-	if v <= last then
-		v = last + 1
-	end
-	last = v
-	n = n + 1
+	last = math.max(now_ms * SEQ, last + 1)
 	dirty = true
-	return v
+	return last
 end
 
--- --- entries: END_MS, CREATED_MS, FLAGS, ORIGIN, HOST, WHO, REASON; a line each
+-- --- entries: a line for each origin: SAID GONE ENDS CREATED_MS FLAGS ORIGIN HOST WHO REASON
+-- ENDS: that of the last addition, then ",SAID:END" of each one before it that ends later; for when one of them turns out to
+-- be deleted. Here {said, end}, the newest first; 0 is for ever.
 
-local function parse(lines)
+-- Those that are none, or later than anything (top), could never be deleted.
+local LINE = '^(%d+)\t(%d+)\t(%d+)([%d,:]*)\t(%d+)\t(%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$'
+local SAID, ENTRY_GONE, ENDS_OF, CREATED, FLAGS, ORIGIN, HOST, WHO, REASON = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local ENDS_MAX = 8
+
+local function parse(lines, top)
 	local all = {}
 	for line in string.gmatch(lines, '([^\n]*)\n') do
-		local e = {string.match(line, '^(%d+)\t(%d+)\t(%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$')}
-		if e[1] and #line <= LINE_MAX and #all < ORIGINS_MAX and (e[1] == '0' or tonumber(e[1]) > now_ms) then
-			all[#all + 1] = e
+		local said, gone, first, more, created, flags, origin, host, who, reason = string.match(line, LINE)
+		if said and #line <= LINE_MAX and #all < ORIGINS_MAX then
+			local ends = {{number(said), number(first)}}
+			for s, v in string.gmatch(more, ',(%d+):(%d+)') do
+				ends[#ends + 1] = {number(s), number(v)}
+			end
+			local e = {ends[1][1], number(gone), ends, number(created), number(flags), origin, host, who, reason}
+			local right = e[ENTRY_GONE] and e[ENTRY_GONE] <= top and e[CREATED] and e[FLAGS]
+			for _, x in ipairs(ends) do
+				right = right and x[1] and x[2] and x[1] <= top
+			end
+			if right then
+				all[#all + 1] = e
+			end
 		end
 	end
 	return all
 end
 
+-- The latest of its ends is the oldest that is kept.
+local function last_end(e)
+	return e[ENDS_OF][#e[ENDS_OF]][2]
+end
+
+local function is_over(e)
+	return last_end(e) > 0 and last_end(e) <= now_ms
+end
+
+local function is_later(a, b)
+	return b > 0 and (a == 0 or a > b)
+end
+
+-- A deletion alone.
+local function nothing(origin, gone)
+	return {0, gone, {{0, 0}}, 0, 0, origin, '', '', ''}
+end
+
+-- Without what is deleted or over, but with its deletion: gone is that of all origins.
+local function settle(all, gone)
+	local out = {}
+	for _, e in ipairs(all) do
+		if e[ENTRY_GONE] <= gone then
+			e[ENTRY_GONE] = 0
+		end
+		local ends, deleted = e[ENDS_OF], math.max(gone, e[ENTRY_GONE])
+		while #ends > 1 and ends[#ends][1] <= deleted do
+			table.remove(ends)
+		end
+		if e[SAID] <= deleted or is_over(e) then
+			e = nothing(e[ORIGIN], e[ENTRY_GONE])
+		end
+		if e[SAID] > 0 or e[ENTRY_GONE] > 0 then
+			out[#out + 1] = e
+		end
+	end
+	return out
+end
+
 local function join(all)
 	local lines = {}
 	for i, e in ipairs(all) do
-		lines[i] = table.concat(e, '\t') .. '\n'
+		local ends = text(e[ENDS_OF][1][2])
+		for k = 2, #e[ENDS_OF] do
+			ends = ends .. ',' .. text(e[ENDS_OF][k][1]) .. ':' .. text(e[ENDS_OF][k][2])
+		end
+		lines[i] = text(e[SAID]) .. '\t' .. text(e[ENTRY_GONE]) .. '\t' .. ends .. '\t' .. text(e[CREATED]) .. '\t' ..
+			text(e[FLAGS]) .. '\t' .. table.concat(e, '\t', ORIGIN) .. '\n'
 	end
 	return table.concat(lines)
 end
 
--- The later end, for ever beats all; what was made first stays so; the newer reason and its author.
-local function add(all, e)
-	for _, old in ipairs(all) do
-		if old[4] == e[4] then
-			if old[1] ~= '0' and (e[1] == '0' or tonumber(e[1]) > tonumber(old[1])) then
-				old[1] = e[1]
-			end
-			if tonumber(e[2]) < tonumber(old[2]) then
-				old[2] = e[2]
-			end
-			if tonumber(e[3]) > tonumber(old[3]) then
-				old[3] = e[3]
-			end
-			if e[7] ~= '' or old[7] == '' then
-				old[5], old[6], old[7] = e[5], e[6], e[7]
-			end
-			return
+local function find(all, origin)
+	for i, e in ipairs(all) do
+		if e[ORIGIN] == origin then
+			return e, i
 		end
 	end
-	if #all >= ORIGINS_MAX then
-		local first = 1
-		for i, old in ipairs(all) do
-			if old[1] ~= '0' and (all[first][1] == '0' or tonumber(old[1]) < tonumber(all[first][1])) then
-				first = i
-			end
-		end
-		table.remove(all, first)
-	end
-	all[#all + 1] = e
 end
 
-local function set_end(key, all)
-	local first
-	for _, e in ipairs(all) do
-		local at = tonumber(e[1])
-		if at > 0 and (not first or at < first) then
-			first = at
+-- Of both what ends later than all that was said after it.
+local function join_ends(a, b)
+	local all, out = {}, {}
+	for _, ends in ipairs({a, b}) do
+		for _, x in ipairs(ends) do
+			all[#all + 1] = x
 		end
 	end
-	if first then
+	table.sort(all, function(x, y)
+		return x[1] > y[1] or (x[1] == y[1] and is_later(x[2], y[2]))
+	end)
+	for _, x in ipairs(all) do
+		if #out == 0 or is_later(x[2], out[#out][2]) then
+			out[#out + 1] = x
+		end
+	end
+	while #out > ENDS_MAX do
+		table.remove(out, 2)
+	end
+	return out
+end
+
+-- The later end, for ever beats all; what was made first stays so; the reason, and its author, of what was said later.
+local function extend(old, e)
+	old[ENDS_OF] = join_ends(old[ENDS_OF], e[ENDS_OF])
+	if e[CREATED] < old[CREATED] then
+		old[CREATED] = e[CREATED]
+	end
+	if e[FLAGS] > old[FLAGS] then
+		old[FLAGS] = e[FLAGS]
+	end
+	if old[REASON] == '' or (e[SAID] > old[SAID] and e[REASON] ~= '') then
+		old[HOST], old[WHO], old[REASON] = e[HOST], e[WHO], e[REASON]
+	end
+	if e[SAID] > old[SAID] then
+		old[SAID] = e[SAID]
+	end
+end
+
+-- Of too many the one goes that is deleted, or else ends first.
+local function make_room(all)
+	local first = 1
+	local function rank(e)
+		return e[SAID] == 0 and -1 or last_end(e) == 0 and math.huge or last_end(e)
+	end
+	for i, e in ipairs(all) do
+		if rank(e) < rank(all[first]) then
+			first = i
+		end
+	end
+	table.remove(all, first)
+end
+
+-- What two say of one origin, in whichever order they come: what the other has deleted since goes, the rest is one.
+local function merge(all, e)
+	local old = find(all, e[ORIGIN])
+	if not old then
+		if #all >= ORIGINS_MAX then
+			if e[SAID] == 0 then
+				return
+			end
+			make_room(all)
+		end
+		all[#all + 1] = e
+		return
+	end
+	local gone = math.max(old[ENTRY_GONE], e[ENTRY_GONE])
+	local old_counts, counts = old[SAID] > gone, e[SAID] > gone
+	if old_counts and counts then
+		extend(old, e)
+	elseif counts then
+		for i = SAID, REASON do
+			old[i] = e[i]
+		end
+	elseif not old_counts then
+		old[SAID] = 0
+	end
+	old[ENTRY_GONE] = gone
+end
+
+-- VERSION GONE, then the lines
+local function split(value, top)
+	local v, g, lines = string.match(#value <= VALUE_MAX and value or '', '^(%d+) (%d+)\n(.*)$')
+	v, g = number(v), number(g)
+	if v and g and v <= top and g <= top then
+		return v, g, parse(lines, top)
+	end
+end
+
+-- Version 0: there is nothing.
+local function read(key)
+	local version, gone, all = split(call('HGET', LIST, key) or '', last)
+	return version or 0, gone or 0, settle(all or {}, gone or 0)
+end
+
+-- Deletions and ends are found by these when their time has come.
+local function index(key, gone, all)
+	local deleted, first = gone, math.huge
+	for _, e in ipairs(all) do
+		deleted = math.max(deleted, e[ENTRY_GONE])
+		if last_end(e) > 0 and last_end(e) < first then
+			first = last_end(e)
+		end
+	end
+	if deleted > 0 then
+		call('ZADD', GONE, text(deleted), key)
+	end
+	if first < math.huge then
 		call('ZADD', ENDS, text(first), key)
 	else
 		call('ZREM', ENDS, key)
 	end
 end
 
--- VERSION BASE RESTORED, then the lines
-local function read(key)
-	local value = call('HGET', LIST, key)
-	if not value or #value > VALUE_MAX then
-		return nil
+local function body_of(gone, all)
+	local body = text(gone) .. '\n' .. join(all)
+	if #body <= VALUE_MAX - 64 then
+		return body
 	end
-	local v, b, r, lines = string.match(value, '^(%d+) (%d+) (%d)\n(.*)$')
-	v, b = number(v), number(b)
-	if not v or not b or v > last then
-		return nil
+	for _, e in ipairs(all) do -- that much always fits
+		e[ENDS_OF] = {e[ENDS_OF][1], #e[ENDS_OF] > 1 and e[ENDS_OF][#e[ENDS_OF]] or nil}
 	end
-	return {version = v, base = b, restored = r, lines = lines}
+	return text(gone) .. '\n' .. join(all)
 end
 
-local function write(key, lines, version, base, restored)
-	call('HSET', LIST, key, text(version) .. ' ' .. text(base) .. ' ' .. restored .. '\n' .. lines)
+-- Returns the body.
+local function write(key, version, gone, all)
+	local body = body_of(gone, all)
+	if gone > 0 or #all > 0 then
+		call('HSET', LIST, key, text(version) .. ' ' .. body)
+	else
+		call('HDEL', LIST, key)
+	end
+	index(key, gone, all)
+	return body
 end
 
-local function tell(key, lines, version)
-	local words = {'XADD', CHANGES, 'MAXLEN', '~', STREAM_MAX, text(floor(version / SEQ)) .. '-' .. text(version % SEQ),
-		'k', key, 'v', lines, 'n', text(n)}
+local function tell(key, body, version)
+	local words = {'XADD', CHANGES, 'MAXLEN', '~', STREAM_MAX, stream_id(version), 'k', key, 'v', body, 'n', text(n)}
 	local r = redis.pcall(unpack(words))
 	if type(r) == 'table' and r.err then
 		if string.find(r.err, 'equal or smaller', 1, true) then
@@ -185,112 +331,91 @@ local function tell(key, lines, version)
 	end
 end
 
-local function put(key, all, base, restored)
-	local version, lines = next_version(), join(all)
-	write(key, lines, version, base, restored)
-	set_end(key, all)
-	tell(key, lines, version)
-end
-
--- gone: of a deletion that the store had lost, its version; beside that of the change by which it was told here.
-local function remove(key, gone)
-	local version = next_version()
-	call('HDEL', LIST, key)
-	call('ZREM', ENDS, key)
-	call('ZADD', GONE, text(version), key)
-	if gone then
-		call('ZADD', GONE, text(gone), 'lost ' .. key)
-	else
-		call('ZREM', GONE, 'lost ' .. key)
-	end
-	tell(key, '', version)
+-- Writes it and tells the others.
+local function put(key, version, gone, all)
+	n, told = n + 1, version
+	tell(key, write(key, version, gone, all), version)
 end
 
 -- --- changes
 
 local ops = {}
 
+local function shown(all)
+	local out = {}
+	for _, e in ipairs(all) do
+		if e[SAID] > 0 then
+			out[#out + 1] = table.concat({text(last_end(e)), text(e[CREATED]), text(e[FLAGS]), e[ORIGIN], e[HOST], e[WHO],
+				e[REASON]}, '\t')
+		end
+	end
+	return table.concat(out, '\n')
+end
+
+-- One that changes nothing is no news; but it was said now, should somebody have deleted it in a store that was lost.
 function ops.A(key, line)
-	local cur, new = read(key), parse(line .. '\n')[1]
-	if not new then
+	local version, gone, all = read(key)
+	local new = parse(line .. '\n', last)[1]
+	if not new or is_over(new) then
 		return
 	end
-	local all = cur and parse(cur.lines) or {}
-	add(all, new)
-	if cur and join(all) == cur.lines then
-		if cur.restored ~= '0' then
-			write(key, cur.lines, cur.version, cur.base, '0')
-		end
+	local was = shown(all)
+	new[SAID], new[ENTRY_GONE] = next_version(), 0
+	new[ENDS_OF] = {{new[SAID], last_end(new)}}
+	merge(all, new)
+	if shown(all) == was then
+		write(key, version, gone, all)
 	else
-		put(key, all, cur and cur.base or 0, '0')
+		put(key, new[SAID], gone, all)
 	end
 end
 
 function ops.D(key, origin)
-	local cur = read(key)
+	local _, gone, all = read(key)
+	local version = next_version()
 	if origin == '' then
-		remove(key)
-		return
-	end
-	if not cur then
-		return
-	end
-	local all, rest, found = parse(cur.lines), {}, false
-	for _, e in ipairs(all) do
-		if e[4] == origin then
-			found = true
-		else
-			rest[#rest + 1] = e
-		end
-	end
-	if #rest == 0 then
-		remove(key)
-	elseif found then
-		put(key, rest, cur.base, '0')
+		put(key, version, version, {})
+	else
+		merge(all, nothing(origin, version))
+		put(key, version, gone, settle(all, gone))
 	end
 end
 
--- What was said in a former store is deleted by what was deleted there, or by anybody here.
-local function is_gone(key, version)
-	local at = version < born and call('ZSCORE', GONE, 'lost ' .. key) or call('ZSCORE', GONE, key)
-	return at and tonumber(at) >= version
-end
-
--- What a host has of a store that lost it.
+-- What a host knows, which a store may have lost; in any order.
 function ops.R(key, data)
-	local v, lines = string.match(data, '^(%d+)\n(.*)$')
-	if not v then
+	local version, theirs, lines = split(data, NUMBER_MAX)
+	if not version then
 		return
 	end
-	local version, cur, all = raise(tonumber(v)), read(key), parse(lines)
-	if #all == 0 or is_gone(key, version) then
-		return
-	end
-	if not cur or cur.version < version then
-		put(key, all, version, '1')
-	elseif cur.version == version or version >= born or cur.base >= version then
-		return -- the same, or older
-	elseif cur.restored == '1' then
-		put(key, all, version, '1')
-	else
-		local union = parse(cur.lines)
-		for _, e in ipairs(all) do
-			add(union, e)
+	local cur, ours, all = read(key)
+	local was, gone = join(all), math.max(ours, raise(theirs))
+	version = raise(version)
+	for _, e in ipairs(settle(lines, gone)) do
+		e[SAID], e[ENTRY_GONE] = raise(e[SAID]), raise(e[ENTRY_GONE])
+		for _, x in ipairs(e[ENDS_OF]) do
+			x[1] = raise(x[1])
 		end
-		put(key, union, version, '0')
+		merge(all, e)
+	end
+	all = settle(all, gone)
+	if (gone > 0 or #all > 0) and (gone ~= ours or join(all) ~= was or cur < version) then
+		put(key, next_version(), gone, all)
 	end
 end
 
--- The same of deletions.
-function ops.T(key, v)
-	local version, cur = raise(tonumber(v)), read(key)
-	if is_gone(key, version) then
-		return
-	end
-	if cur and (cur.version < version or (cur.restored == '1' and cur.base < version)) then
-		remove(key, version) -- what came after it may still be told
-	else
-		call('ZADD', GONE, text(version), (version < born and 'lost ' or '') .. key)
+-- From now on nobody may bring back what was deleted up to then: who was away since before it reads and says nothing.
+local function forget(members)
+	for i = 1, #members, 2 do
+		local version, _, all = read(members[i])
+		for _, e in ipairs(all) do
+			e[ENTRY_GONE] = 0
+		end
+		write(members[i], version, 0, settle(all, 0))
+		call('ZREM', GONE, members[i])
+		local deleted = number(members[i + 1])
+		if deleted and deleted <= last then
+			forgot, dirty = math.max(forgot, deleted), true
+		end
 	end
 end
 
@@ -300,21 +425,19 @@ local function apply(from)
 	end
 	local over = call('ZCARD', GONE) - GONE_MAX
 	if over > 0 then
-		call('ZREMRANGEBYRANK', GONE, 0, over - 1)
+		forget(call('ZRANGE', GONE, 0, over - 1, 'WITHSCORES'))
 	end
 end
 
--- What is there now of the keys that were asked for: key, value, version.
+-- What is there now of the keys that were asked for: key, value.
 local function state(from)
 	local out, seen = {}, {}
 	for i = from, #ARGV - 2, 3 do
 		local key = ARGV[i + 1]
 		if not seen[key] then
 			seen[key] = true
-			local value = read(key) and call('HGET', LIST, key)
 			out[#out + 1] = key
-			out[#out + 1] = value or ''
-			out[#out + 1] = value and '' or text(tonumber(call('ZSCORE', GONE, key) or 0))
+			out[#out + 1] = read(key) > 0 and call('HGET', LIST, key) or ''
 		end
 	end
 	return out
@@ -323,17 +446,9 @@ end
 -- Entries that have ended go without a word: every host knows their end.
 local function prune()
 	for _, key in ipairs(call('ZRANGEBYSCORE', ENDS, '-inf', text(now_ms), 'LIMIT', 0, 50)) do
-		local cur = read(key)
-		local all = cur and parse(cur.lines) or {}
-		if #all == 0 then
-			call('HDEL', LIST, key)
-			call('ZREM', ENDS, key)
-		else
-			write(key, join(all), cur.version, cur.base, cur.restored)
-			set_end(key, all)
-		end
+		write(key, read(key))
 	end
-	call('ZREMRANGEBYSCORE', GONE, '-inf', text((now_ms - GONE_MS) * SEQ))
+	forget(call('ZRANGEBYSCORE', GONE, '-inf', text((now_ms - GONE_MS) * SEQ), 'WITHSCORES', 'LIMIT', 0, 50))
 end
 
 -- --- agents
@@ -380,29 +495,28 @@ end
 
 local what, status, rest = ARGV[1], 'ok', mended
 
-if id ~= ARGV[2] then
+if id ~= ARGV[2] or not has_been(tonumber(ARGV[7]), tonumber(ARGV[8])) then
 	status = 'new'
 end
 if what == 'poll' then
-	-- 7 how many changes at most, or 0 8 what the caller says of itself ("": nothing) 9 its former name, or ""
+	-- 9 how many changes at most, or 0 10 what the caller says of itself ("": nothing) 11 its former name, or ""
 	local events, agents, before = {}, {}, ''
-	if status == 'ok' and ARGV[7] ~= '0' and tonumber(ARGV[5]) < n then
-		local v = tonumber(ARGV[6])
-		events = call('XRANGE', CHANGES, '(' .. text(floor(v / SEQ)) .. '-' .. text(v % SEQ), '+', 'COUNT', ARGV[7])
+	if status == 'ok' and ARGV[9] ~= '0' and tonumber(ARGV[5]) < n then
+		events = call('XRANGE', CHANGES, '(' .. stream_id(tonumber(ARGV[6])), '+', 'COUNT', ARGV[9])
 		for _, e in ipairs(events) do
 			if #e[2] ~= 6 or #e[2][2] + #e[2][4] + #e[2][6] > VALUE_MAX then
 				e[2] = {} -- not a change: the caller reads the whole
 			end
 		end
 	end
-	if ARGV[8] ~= '' then
-		agents, before = beat(ARGV[8], ARGV[9])
+	if ARGV[10] ~= '' then
+		agents, before = beat(ARGV[10], ARGV[11])
 	end
 	rest = {events, agents, secret(), fingerprint(), before}
 elseif what == 'scan' then
-	-- 7 cursor 8 about how many
+	-- 9 cursor 10 about how many
 	if status == 'ok' then
-		local page, kept = call('HSCAN', LIST, ARGV[7], 'COUNT', ARGV[8]), {}
+		local page, kept = call('HSCAN', LIST, ARGV[9], 'COUNT', ARGV[10]), {}
 		for i = 1, #page[2], 2 do
 			if #page[2][i] + #page[2][i + 1] <= VALUE_MAX then
 				kept[#kept + 1] = page[2][i]
@@ -412,30 +526,32 @@ elseif what == 'scan' then
 		rest = {page[1], kept}
 	end
 elseif what == 'push' then
-	-- 7 number of the batch, then op, key, data
+	-- 9 number of the batch, then op, key, data
 	local pushed = number(call('HGET', PUSHED, ARGV[4])) or 0
-	if status == 'ok' and pushed > tonumber(ARGV[7]) then
+	if status == 'ok' and pushed > tonumber(ARGV[9]) then
 		status, rest = 'behind', {text(pushed)}
 	elseif status == 'ok' then
-		if pushed < tonumber(ARGV[7]) then
-			apply(8)
-			call('HSET', PUSHED, ARGV[4], ARGV[7])
+		if pushed < tonumber(ARGV[9]) then
+			apply(10)
+			call('HSET', PUSHED, ARGV[4], ARGV[9])
 		end
-		rest = state(8)
+		rest = state(10)
 	end
 elseif what == 'restore' then
-	-- 7 op, key, data
-	apply(7)
-	status = 'ok'
-elseif what == 'secret' then
-	-- 7 secret ("": none) 8 its fingerprint 9 "replace": nobody alive has another
-	if ARGV[7] ~= '' and secret() == '' then
-		call('SET', SECRET, ARGV[7])
+	-- 9 what was forgotten, as the caller knows it, then op, key, data
+	if status == 'ok' then
+		forgot, dirty = math.max(forgot, raise(tonumber(ARGV[9]))), true
+		apply(10)
 	end
-	if ARGV[9] == 'replace' then
-		call('SET', KEY, ARGV[8])
+elseif what == 'secret' then
+	-- 9 secret ("": none) 10 its fingerprint 11 "replace": nobody alive has another
+	if ARGV[9] ~= '' and secret() == '' then
+		call('SET', SECRET, ARGV[9])
+	end
+	if ARGV[11] == 'replace' then
+		call('SET', KEY, ARGV[10])
 	else
-		call('SET', KEY, ARGV[8], 'NX')
+		call('SET', KEY, ARGV[10], 'NX')
 	end
 	rest = {secret(), fingerprint()}
 elseif what == 'limits' then
@@ -444,18 +560,18 @@ elseif what == 'limits' then
 		rest[i] = string.sub(rest[i] or '', 1, i == 2 and LIMITS_MAX + 1 or 63) -- one too many is refused
 	end
 elseif what == 'publish' then
-	-- 7 the generation that it follows 8 the one that it gets 9 text 10 host 11 who
+	-- 9 the generation that it follows 10 the one that it gets 11 text 12 host 13 who
 	local generation = published()
-	if generation ~= tonumber(ARGV[7]) then
+	if generation ~= tonumber(ARGV[9]) then
 		status, rest = 'behind', {text(generation), string.sub(call('HGET', LIMITS, 'host') or '', 1, 63)}
 	else
-		call('HSET', LIMITS, 'generation', ARGV[8], 'text', ARGV[9], 'host', ARGV[10], 'who', ARGV[11],
+		call('HSET', LIMITS, 'generation', ARGV[10], 'text', ARGV[11], 'host', ARGV[12], 'who', ARGV[13],
 			'at', text(now_ms))
-		status, rest = 'ok', {ARGV[8]}
+		status, rest = 'ok', {ARGV[10]}
 	end
 end
 if dirty then
-	call('HSET', LIST, 'n', text(n), 'last', text(last))
+	call('HSET', LIST, 'n', text(n), 'told', text(told), 'last', text(last), 'forgot', text(forgot))
 end
-return {text(tonumber(t[1]) * 1000000 + tonumber(t[2])), id, text(n), text(last),
+return {text(tonumber(t[1]) * 1000000 + tonumber(t[2])), id, text(n), text(told), text(last), text(forgot),
 	text(published()), status, rest}

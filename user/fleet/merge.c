@@ -8,6 +8,10 @@
 #include "user/base/str.h"
 #include "user/fleet/fleet_int.h"
 
+#define VERSION_MAX (1ull << 53) /* whole in Lua */
+#define TIME_MAX    (1ull << 50)
+#define ENDS_STRLEN 300 /* of eight */
+
 const char *weir_fleet_key_format(const struct weir_fleet_key *key,
 				  char buf[static WEIR_FLEET_KEY_STRLEN])
 {
@@ -47,26 +51,39 @@ static char *field(char **at, char end, size_t max)
 	return begin;
 }
 
+static bool number(char **at, __u64 max, __u64 *ret)
+{
+	const char *text = field(at, '\t', 24);
+
+	return text && weir_str_u64(text, max, ret) == 0;
+}
+
+/* "END", or "END,SAID:END,…,SAID:END": the last one counts. */
+static bool last_end(char *ends, __u64 *ret)
+{
+	char *comma = ends ? strrchr(ends, ',') : NULL;
+	char *last = comma ? strchr(comma, ':') : NULL;
+
+	if (!ends || (comma && !last))
+		return false;
+	return weir_str_u64(last ? last + 1 : ends, TIME_MAX, ret) == 0;
+}
+
 static bool read_line(char *line, struct weir_fleet_entry *ret)
 {
-	char *end = field(&line, '\t', 24), *created, *flags;
-	__u64 number = 0;
+	__u64 flags = 0;
 
-	created = end ? field(&line, '\t', 24) : NULL;
-	flags = created ? field(&line, '\t', 12) : NULL;
-	ret->origin = flags ? field(&line, '\t', WEIR_FLEET_NAME_MAX) : NULL;
+	if (!number(&line, VERSION_MAX, &ret->said) || !number(&line, VERSION_MAX, &ret->gone) ||
+	    !last_end(field(&line, '\t', ENDS_STRLEN), &ret->end_ms) ||
+	    !number(&line, TIME_MAX, &ret->created_ms) || !number(&line, UINT32_MAX, &flags))
+		return false;
+	ret->flags = (__u32)flags;
+	ret->origin = field(&line, '\t', WEIR_FLEET_NAME_MAX);
 	ret->host = ret->origin ? field(&line, '\t', WEIR_FLEET_NAME_MAX) : NULL;
 	ret->who = ret->host ? field(&line, '\t', WEIR_FLEET_NAME_MAX) : NULL;
-	if (!ret->who || strlen(line) >= WEIR_FLEET_REASON_MAX || strchr(line, '\t') ||
-	    !ret->origin[0])
-		return false;
 	ret->reason = line;
-	if (weir_str_u64(end, 1ull << 50, &ret->end_ms) < 0 ||
-	    weir_str_u64(created, 1ull << 50, &ret->created_ms) < 0 ||
-	    weir_str_u64(flags, UINT32_MAX, &number) < 0)
-		return false;
-	ret->flags = (__u32)number;
-	return true;
+	return ret->who && strlen(line) < WEIR_FLEET_REASON_MAX && !strchr(line, '\t') &&
+	       ret->origin[0];
 }
 
 void weir_fleet_lines_read(const char *text, size_t n, struct weir_fleet_lines *ret)
@@ -74,17 +91,40 @@ void weir_fleet_lines_read(const char *text, size_t n, struct weir_fleet_lines *
 	char *at = ret->text, *stop;
 
 	ret->n = 0;
+	ret->gone = ret->said = 0;
 	if (!text || n >= sizeof(ret->text))
 		return;
 	memcpy(ret->text, text, n);
 	ret->text[n] = '\0';
 	for (; *at && ret->n < WEIR_FLEET_ORIGINS_MAX; at = stop + 1) {
+		struct weir_fleet_entry *e = &ret->entry[ret->n];
+
 		stop = strchr(at, '\n');
 		if (!stop)
 			return;
 		*stop = '\0';
-		ret->n += read_line(at, &ret->entry[ret->n]);
+		if (!read_line(at, e))
+			continue;
+		ret->n += !e->gone || e->said > e->gone;
+		ret->gone = e->gone > ret->gone ? e->gone : ret->gone;
+		ret->said = e->said > ret->said ? e->said : ret->said;
 	}
+}
+
+void weir_fleet_body_read(const char *body, size_t n, struct weir_fleet_lines *ret)
+{
+	const char *stop = body ? memchr(body, '\n', n < 24 ? n : 24) : NULL;
+	size_t len = stop ? (size_t)(stop - body) : 0;
+	char text[24];
+	__u64 gone;
+
+	ret->n = 0;
+	ret->gone = ret->said = 0;
+	(void)snprintf(text, sizeof(text), "%.*s", (int)len, body ? body : "");
+	if (weir_str_u64(text, VERSION_MAX, &gone) < 0)
+		return;
+	weir_fleet_lines_read(stop + 1, n - len - 1, ret);
+	ret->gone = gone > ret->gone ? gone : ret->gone;
 }
 
 size_t weir_fleet_lines_write(const struct weir_fleet_entry *entry, size_t n, char *buf,
@@ -94,7 +134,9 @@ size_t weir_fleet_lines_write(const struct weir_fleet_entry *entry, size_t n, ch
 
 	for (size_t i = 0; i < n; i++) {
 		const struct weir_fleet_entry *e = &entry[i];
-		int len = snprintf(buf + at, size - at, "%llu\t%llu\t%u\t%s\t%s\t%s\t%s\n",
+		int len = snprintf(buf + at, size - at,
+				   "%llu\t%llu\t%llu\t%llu\t%u\t%s\t%s\t%s\t%s\n",
+				   (unsigned long long)e->said, (unsigned long long)e->gone,
 				   (unsigned long long)e->end_ms, (unsigned long long)e->created_ms,
 				   e->flags, e->origin, e->host, e->who, e->reason);
 
@@ -182,25 +224,19 @@ void weir_fleet_clean(const char *from, char *to, size_t size)
 			*to = ' ';
 }
 
-int weir_fleet_value_read(const char *value, size_t n, __u64 *ret_version, const char **ret_lines,
+int weir_fleet_value_read(const char *value, size_t n, __u64 *ret_version, const char **ret_body,
 			  size_t *ret_n)
 {
-	const char *stop = memchr(value, '\n', n < 64 ? n : 64), *blank;
-	char number[24];
-	size_t len;
+	const char *blank = memchr(value, ' ', n < 24 ? n : 24);
+	char text[24];
 
-	if (!stop)
+	if (!blank)
 		return -EPROTO;
-	blank = memchr(value, ' ', (size_t)(stop - value));
-	len = blank ? (size_t)(blank - value) : sizeof(number);
-	if (len >= sizeof(number))
+	(void)snprintf(text, sizeof(text), "%.*s", (int)(blank - value), value);
+	if (weir_str_u64(text, VERSION_MAX, ret_version) < 0)
 		return -EPROTO;
-	memcpy(number, value, len);
-	number[len] = '\0';
-	if (weir_str_u64(number, 1ull << 53, ret_version) < 0)
-		return -EPROTO;
-	*ret_lines = stop + 1;
-	*ret_n = n - (size_t)(stop + 1 - value);
+	*ret_body = blank + 1;
+	*ret_n = n - (size_t)(blank + 1 - value);
 	return 0;
 }
 

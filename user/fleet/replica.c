@@ -41,7 +41,7 @@ void weir_fleet_replica_done(struct weir_fleet_replica *r)
 		weir_fleet_op_free(r, r->first_op);
 	for (struct weir_fleet_item *i = r->first, *next; i; i = next) {
 		next = i->next;
-		free(i->text);
+		free(i->body);
 		free(i);
 	}
 	free(r->bucket);
@@ -98,47 +98,48 @@ struct weir_fleet_item *weir_fleet_item(struct weir_fleet_replica *r,
 	return i;
 }
 
-static bool is_gone(const struct weir_fleet_item *i)
+/* When the last of them ends. */
+static __u64 last_end(const struct weir_fleet_lines *l)
 {
-	return i->version && !i->text;
-}
-
-/* When the last of the lines ends. */
-static __u64 last_end(const char *text, size_t n)
-{
-	struct weir_fleet_lines l;
 	__u64 last = 1;
 
-	weir_fleet_lines_read(text, n, &l);
-	for (size_t i = 0; i < l.n; i++) {
-		if (!l.entry[i].end_ms)
+	for (size_t i = 0; i < l->n; i++) {
+		if (!l->entry[i].end_ms)
 			return 0;
-		if (l.entry[i].end_ms > last)
-			last = l.entry[i].end_ms;
+		if (l->entry[i].end_ms > last)
+			last = l->entry[i].end_ms;
 	}
 	return last;
 }
 
+/* Of one version the one is newer in which more was said: an addition that changes nothing makes no version of the prefix. */
 int weir_fleet_learn(struct weir_fleet_replica *r, struct weir_fleet_item *i, __u64 version,
-		     const char *lines, size_t n)
+		     const char *body, size_t n)
 {
-	char *text = NULL;
+	struct weir_fleet_lines l;
+	char *copy = NULL;
 
-	if (version <= i->version)
+	if (version < i->version)
 		return 0;
-	if (lines && n) {
-		text = malloc(n + 1);
-		if (!text)
+	weir_fleet_body_read(body, n, &l);
+	if (version == i->version && l.said <= i->said)
+		return 0;
+	if (body) {
+		copy = malloc(n + 1);
+		if (!copy)
 			return -ENOMEM;
-		memcpy(text, lines, n);
-		text[n] = '\0';
+		memcpy(copy, body, n);
+		copy[n] = '\0';
 	}
-	r->n_gone -= is_gone(i);
-	free(i->text);
-	i->text = text;
+	r->n_there -= i->there;
+	free(i->body);
+	i->body = copy;
 	i->version = version;
-	i->end_ms = text ? last_end(text, n) : 0;
-	r->n_gone += is_gone(i);
+	i->there = l.n != 0;
+	i->end_ms = last_end(&l);
+	i->gone = l.gone;
+	i->said = l.said;
+	r->n_there += i->there;
 	return 1;
 }
 
@@ -158,8 +159,8 @@ bool weir_fleet_forget(struct weir_fleet_replica *r, struct weir_fleet_item *i)
 	*(i->prev ? &i->prev->next : &r->first) = i->next;
 	*(i->next ? &i->next->prev : &r->last) = i->prev;
 	r->n_items--;
-	r->n_gone -= is_gone(i);
-	free(i->text);
+	r->n_there -= i->there;
+	free(i->body);
 	free(i);
 	return true;
 }
@@ -179,8 +180,8 @@ void weir_fleet_effective(const struct weir_fleet_item *i, __u64 now_ms,
 {
 	size_t used;
 
-	weir_fleet_lines_read(i->text, i->text ? strlen(i->text) : 0, ret);
-	used = i->text ? strlen(i->text) + 1 : 0;
+	weir_fleet_body_read(i->body, i->body ? strlen(i->body) : 0, ret);
+	used = i->body ? strlen(i->body) + 1 : 0; /* and what stood before the lines */
 	ret->n = weir_fleet_drop_over(ret->entry, ret->n, now_ms);
 	for (const struct weir_fleet_op *op = i->op; op; op = op->next_here) {
 		size_t n = strlen(op->data);
