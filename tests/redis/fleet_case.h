@@ -161,6 +161,8 @@ struct agent {
 	__u8 given[WEIR_FLEET_SECRET_BYTES];
 	bool has_secret;
 	__u64 changed, limits;
+	const struct weir_fleet_key *watched; /* is it there, when it was last told? */
+	bool sees_watched;
 	char limits_text[256];
 };
 
@@ -174,9 +176,12 @@ struct fix {
 static void on_changed(void *arg, const struct weir_fleet_key *key, size_t n)
 {
 	struct agent *a = arg;
+	struct weir_fleet_entry e[WEIR_FLEET_ORIGINS_MAX];
 
 	(void)key;
 	a->changed += n ? n : 1;
+	if (a->watched)
+		a->sees_watched = weir_fleet_get(a->f, a->watched, e) != 0;
 }
 
 static int on_secret(void *arg, const __u8 secret[WEIR_FLEET_SECRET_BYTES])

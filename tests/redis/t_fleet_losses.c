@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The fleet's lists where knowledge was lost: the store emptied (also twice), put back from an older copy, its memory of
- * changes and deletions at an end. Whoever comes back, and in whichever order: what was said is there, what was deleted is
- * not.
+ * changes and deletions at an end; a host's file put back from a copy, its clock wrong. Whoever comes back, and in whichever
+ * order: what was said is there, what was deleted is not.
  */
 #include "redis/fleet_case.h"
 
@@ -63,6 +63,11 @@ static void edit(struct agent *a, const char *sql)
 	assert_int_equal(sqlite3_open(a->db, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 	(void)sqlite3_close(db);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+	assert_int_equal(run_cmd(0, NULL, 0, "cp", from, to), 0);
 }
 
 /* --- the store was lost ---- */
@@ -443,6 +448,98 @@ static void deletions_of_30_days_ago_are_forgotten_everywhere(void **state)
 	redisFree(c);
 }
 
+/* --- a host's file and clock ---- */
+
+static void a_batch_that_was_superseded_is_told_to_the_agent(void **state)
+{
+	struct fix *f = *state;
+	struct weir_fleet_key k = key_of("192.0.2.1");
+
+	start_settled(f, 2);
+	f->a[0].relay.mute_push = true;
+	add(&f->a[0], "192.0.2.1", "command", FOREVER, "");
+	assert_true(fix_wait(f, has(&f->a[1], "192.0.2.1"), 4000));
+	(void)del(&f->a[1], "192.0.2.1", NULL);
+	say(f, &f->a[1]);
+	f->a[0].watched = &k;
+	relay_cut(&f->a[0].relay);
+	relay_heal(&f->a[0].relay);
+	settle(f, 2);
+	assert_false(has(&f->a[0], "192.0.2.1"));
+	assert_false(f->a[0].sees_watched); /* as of the last that it was told */
+}
+
+/* A copy of the file from before the last batch: what is said from then on is no batch of that number. */
+static void a_file_put_back_loses_nothing_that_is_said_then(void **state)
+{
+	struct fix *f = *state;
+	char copy[160];
+
+	(void)snprintf(copy, sizeof(copy), "%s.copy", f->a[0].db);
+	start_settled(f, 2);
+	add(&f->a[0], "192.0.2.1", "command", FOREVER, "");
+	settle(f, 2);
+	agent_stop(&f->a[0]);
+	copy_file(f->a[0].db, copy);
+	agent_start(f, &f->a[0]);
+	add(&f->a[0], "192.0.2.2", "command", FOREVER, "");
+	settle(f, 2);
+	agent_stop(&f->a[0]);
+	copy_file(copy, f->a[0].db);
+	agent_start(f, &f->a[0]);
+	add(&f->a[0], "192.0.2.3", "command", FOREVER, "");
+	settle(f, 2);
+	for (int i = 1; i <= 3; i++) {
+		char prefix[32];
+
+		(void)snprintf(prefix, sizeof(prefix), "192.0.2.%d", i);
+		assert_true(all_have(f, 2, prefix, true));
+	}
+}
+
+static void a_file_put_back_says_no_batch_again(void **state)
+{
+	struct fix *f = *state;
+	char copy[160];
+
+	(void)snprintf(copy, sizeof(copy), "%s.copy", f->a[0].db);
+	start_settled(f, 2);
+	f->a[0].relay.mute_push = true;
+	add(&f->a[0], "192.0.2.1", "command", FOREVER, "");
+	assert_true(fix_wait(f, has(&f->a[1], "192.0.2.1"), 4000));
+	agent_stop(&f->a[0]); /* with the batch on its disk, in doubt */
+	copy_file(f->a[0].db, copy);
+	relay_cut(&f->a[0].relay);
+	relay_heal(&f->a[0].relay);
+	agent_start(f, &f->a[0]);
+	settle(f, 2);
+	add(&f->a[0], "192.0.2.2", "command", FOREVER, "another batch");
+	(void)del(&f->a[1], "192.0.2.1", NULL);
+	settle(f, 2);
+	agent_stop(&f->a[0]);
+	copy_file(copy, f->a[0].db);
+	agent_start(f, &f->a[0]);
+	settle(f, 2);
+	assert_true(all_have(f, 2, "192.0.2.1", false));
+	assert_true(all_have(f, 2, "192.0.2.2", true));
+}
+
+static void a_clock_set_back_shortens_and_loses_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	start_settled(f, 2);
+	agent_stop(&f->a[0]); /* it has heard the server's clock, and knows how its own differs */
+	relay_cut(&f->a[0].relay);
+	f->a[0].skew_ms = -20ll * 365 * 86400000;
+	agent_start(f, &f->a[0]); /* after a reboot without a clock, and without the store */
+	add(&f->a[0], "192.0.2.1", "command", 3600000, "");
+	relay_heal(&f->a[0].relay);
+	settle(f, 2);
+	assert_in_range(only_entry(&f->a[1], "192.0.2.1").end_ms - weir_fleet_now_ms(f->a[1].f),
+			3500000, 3600000);
+}
+
 /* --- several hosts, one prefix ---- */
 
 static void two_hosts_that_extend_while_cut_off_come_to_the_later_end(void **state)
@@ -511,6 +608,10 @@ int main(void)
 		TEST(who_was_away_for_longer_than_that_says_nothing),
 		TEST(what_nobody_has_deleted_outlives_any_time),
 		TEST(deletions_of_30_days_ago_are_forgotten_everywhere),
+		TEST(a_batch_that_was_superseded_is_told_to_the_agent),
+		TEST(a_file_put_back_loses_nothing_that_is_said_then),
+		TEST(a_file_put_back_says_no_batch_again),
+		TEST(a_clock_set_back_shortens_and_loses_nothing),
 		TEST(two_hosts_that_extend_while_cut_off_come_to_the_later_end),
 		TEST(an_escalation_deleted_while_cut_off_stays_so),
 	};

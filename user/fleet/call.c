@@ -161,7 +161,7 @@ __s64 weir_fleet_wall_s(const struct weir_fleet *f, __u64 at_ms)
 	return at_ms ? ((__s64)at_ms + offset_ms + 999) / 1000 : 0;
 }
 
-/* Ends that were said while the server's clock was not known: this host's was meant. */
+/* Ends that were said before the server's clock was heard: this host's was meant. */
 static void shift_guesses(struct weir_fleet *f, __s64 by_ms)
 {
 	struct weir_fleet_lines l;
@@ -202,15 +202,17 @@ static void hear_clock(struct weir_fleet *f, __u64 now_us)
 	f->clock_us = least + (most - least) / 2;
 	offset_ms = (__s64)weir_fleet_now_ms(f) - f->wall_ms(f->arg);
 	weir_fleet_disk_begin(f->disk);
-	if (!f->clock_known)
-		shift_guesses(f, (f->clock_us - was) / 1000);
+	if (!f->clock_heard) /* what is no step is left alone: ends stay what was said */
+		shift_guesses(f, llabs(f->clock_us - was) > CLOCK_STEP_US
+					 ? (f->clock_us - was) / 1000
+					 : 0);
 	weir_fleet_disk_set_u64(f->disk, "clock", (__u64)(offset_ms + (1ll << 50)));
 	(void)weir_fleet_disk_end(f->disk); /* the next restart uses an older one */
 	if (f->clock_heard)
 		weir_log(WEIR_LOG_NOTICE, "fleet-clock", "why", "s",
 			 "the store's clock was set, or another server answers", "by_ms", "d",
 			 (long long)(f->clock_us - was) / 1000, NULL);
-	f->clock_heard = f->clock_known = true;
+	f->clock_heard = true;
 	f->all_changed =
 		f->all_changed || f->r.n_items; /* ends are elsewhere on this host's clock */
 }

@@ -402,7 +402,6 @@ static void recall_clock(struct weir_fleet *f)
 	__u64 kept = weir_fleet_disk_get_u64(f->disk, "clock");
 	__s64 offset_ms = kept ? (__s64)kept - (1ll << 50) : 0;
 
-	f->clock_known = kept != 0;
 	f->clock_us =
 		(f->wall_ms(f->arg) + offset_ms) * 1000 - (__s64)(weir_fleet_clock_ns(f) / 1000);
 }
@@ -452,6 +451,7 @@ static int recall(struct weir_fleet *f)
 	f->heard.version = weir_fleet_disk_get_u64(f->disk, "heard");
 	f->forgot = weir_fleet_disk_get_u64(f->disk, "forgot");
 	f->batch = weir_fleet_disk_get_u64(f->disk, "batch");
+	f->doubtful = f->r.first_op ? f->r.first_op->batch : 0;
 	return 0;
 }
 

@@ -66,7 +66,7 @@ __u64 weir_fleet_version(const char *stream_id, size_t n);
 enum weir_fleet_op_kind {
 	WEIR_FLEET_ADD = 'A', /* data: a line */
 	WEIR_FLEET_GUESS =
-		'a', /* the same, its end by this host's clock: the server's is not known */
+		'a', /* the same, its end by this host's clock: the server's was not heard yet */
 	WEIR_FLEET_DEL = 'D',	 /* data: origin or "" */
 	WEIR_FLEET_ORIGIN = 'O', /* data: origin; what of it comes to light before its turn */
 };
@@ -233,11 +233,12 @@ struct weir_fleet {
 	enum weir_fleet_doing refused;
 
 	/* the server's clock */
-	bool clock_known, clock_heard; /* ever; by this process */
-	__s64 clock_us;		       /* the server's less the monotonic one */
+	bool clock_heard; /* by this process */
+	__s64 clock_us;	  /* the server's less the monotonic one */
 
 	/* own changes */
 	__u64 ord, batch;
+	__u64 doubtful; /* the batch whose reply a former process did not see */
 
 	struct weir_fleet_lines shown; /* by weir_fleet_get and each */
 	__u64 began_ns;

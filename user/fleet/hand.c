@@ -67,7 +67,7 @@ static size_t write_line(struct weir_fleet *f, const struct weir_fleet_entry *en
 int weir_fleet_add(struct weir_fleet *f, const struct weir_fleet_key *key, size_t n,
 		   const struct weir_fleet_entry *entry, struct weir_error *e)
 {
-	char line[1024], kind = f->clock_known ? WEIR_FLEET_ADD : WEIR_FLEET_GUESS;
+	char line[1024], kind = f->clock_heard ? WEIR_FLEET_ADD : WEIR_FLEET_GUESS;
 	__u64 ord = f->ord;
 	int r = check_waiting(f, n, e);
 
@@ -184,27 +184,45 @@ int weir_fleet_each(struct weir_fleet *f, weir_fleet_want_fn *want, weir_fleet_e
 
 /* --- own changes ----------------------------------------------------------------------------------------------------- */
 
+/* Without them something else may count, also where the store's word is known already. */
+static void drop_batch(struct weir_fleet *f, __u64 batch)
+{
+	while (f->r.first_op && f->r.first_op->batch == batch) {
+		weir_fleet_tell_later(f, &f->r.first_op->item->key);
+		weir_fleet_disk_del_op(f->disk, f->r.first_op);
+		weir_fleet_op_free(&f->r, f->r.first_op);
+	}
+}
+
+/* This host's file is older than its last batch @pushed: a copy of it was put back. What it was about to say then has been
+ * said; what it was told since has not.
+ */
+static void take_behind(struct weir_fleet *f, __u64 batch, __u64 pushed)
+{
+	f->batch = pushed;
+	if (batch == f->doubtful)
+		drop_batch(f, batch);
+	for (struct weir_fleet_op *op = f->r.first_op; op && op->batch; op = op->next) {
+		op->batch = 0;
+		weir_fleet_disk_put_op(f->disk, op);
+	}
+	weir_fleet_disk_set_u64(f->disk, "batch", f->batch);
+}
+
 void weir_fleet_take_pushed(struct weir_fleet *f, const struct redisReply *rest, const char *status)
 {
 	__u64 batch = f->r.first_op ? f->r.first_op->batch : 0;
+	size_t waiting = f->r.n_ops;
 
 	weir_fleet_disk_begin(f->disk);
-	if (!strcmp(status, "behind")) { /* this host's file is older than its last batch */
-		f->batch = weir_fleet_reply_u64(rest, 0);
-		for (struct weir_fleet_op *op = f->r.first_op; op && op->batch; op = op->next) {
-			op->batch = 0;
-			weir_fleet_disk_put_op(f->disk, op);
-		}
-		weir_fleet_disk_set_u64(f->disk, "batch", f->batch);
+	if (!strcmp(status, "behind")) {
+		take_behind(f, batch, weir_fleet_reply_u64(rest, 0));
 		weir_fleet_end_disk(f);
 		return;
 	}
-	while (f->r.first_op && f->r.first_op->batch == batch) {
-		weir_fleet_disk_del_op(f->disk, f->r.first_op);
-		weir_fleet_op_free(&f->r, f->r.first_op);
-		f->count.pushed++;
-	}
+	drop_batch(f, batch);
 	weir_fleet_keep_heard(f);
+	f->count.pushed += waiting - f->r.n_ops;
 	for (size_t i = 0; i + 1 < rest->elements; i += 2) {
 		size_t n_key = 0, n_value = 0, n = 0;
 		const char *key = weir_fleet_reply_text(rest, i, &n_key),
@@ -258,7 +276,7 @@ void weir_fleet_expand_origin(struct weir_fleet *f)
 	weir_fleet_run_soon(f);
 }
 
-/* In strides, so that a copy of this host does not take one of the same number for done. */
+/* In strides, so that a copy of this host, or of its file, does not take one of the same number for done. */
 static void number_batch(struct weir_fleet *f)
 {
 	struct weir_fleet_op *op = f->r.first_op;
