@@ -60,8 +60,7 @@ int lab_mounts(void)
 	return 0;
 }
 
-/* A new network namespace that only the returned descriptor holds. */
-static int new_netns(int *ret_fd)
+int lab_netns_new(int *ret_fd)
 {
 	int saved, fd, r = 0;
 
@@ -81,15 +80,20 @@ static int new_netns(int *ret_fd)
 	return 0;
 }
 
-int lab_enter(const struct lab *lab, enum lab_side side)
+int lab_netns_enter(int netns_fd)
 {
 	_cleanup_close_ int saved = open_netns();
 
 	if (saved < 0)
 		return saved;
-	if (setns(lab->netns_fd[side], CLONE_NEWNET) < 0)
+	if (setns(netns_fd, CLONE_NEWNET) < 0)
 		return -errno;
 	return TAKE_FD(saved);
+}
+
+int lab_enter(const struct lab *lab, enum lab_side side)
+{
+	return lab_netns_enter(lab->netns_fd[side]);
 }
 
 void lab_leave(int saved)
@@ -275,7 +279,7 @@ static int build(struct lab *lab, const struct lab_opts *o, char *err)
 	if (r < 0)
 		return fail(err, "mount namespace", r, "");
 	for (int side = 0; side < LAB_SIDES; side++) {
-		r = new_netns(&lab->netns_fd[side]);
+		r = lab_netns_new(&lab->netns_fd[side]);
 		if (r < 0)
 			return fail(err, "network namespace", r, "");
 		r = quiet(lab, side, err);

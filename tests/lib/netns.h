@@ -63,6 +63,10 @@ void lab_close(struct lab *lab);
 int lab_enter(const struct lab *lab, enum lab_side side);
 void lab_leave(int saved);
 
+/* The same without a lab: a network namespace that only the returned descriptor holds; and being in it. */
+int lab_netns_new(int *ret_fd);
+int lab_netns_enter(int netns_fd);
+
 /* Write @value to /proc/sys/@name on that side. */
 int lab_sysctl(const struct lab *lab, enum lab_side side, const char *name, const char *value);
 
