@@ -108,6 +108,7 @@ static void every_algorithm_stays_exact_on_two_cpus(void **state)
 	for (size_t k = 0; k < 3 * sizeof(limit) / sizeof(limit[0]); k++) {
 		const char *per = whose[k % 3].per;
 		uint64_t want = 300000; /* of 42 bytes */
+		struct pkt first = SRC4("198.51.100.1");
 		struct thread t[THREADS];
 		struct weir_counters c;
 		struct xdp_run *x;
@@ -115,6 +116,8 @@ static void every_algorithm_stays_exact_on_two_cpus(void **state)
 
 		(void)snprintf(text, sizeof(text), "{name: a, per: %s, %s}", per, limit[k / 3]);
 		x = xdp_run(LIMITS(text));
+		/* a claim that both race for may leave one packet uncharged: the next test's matter */
+		assert_int_equal(xdp_send_raw(&x->side[1], first.data, first.len, 1), XDP_PASS);
 		/* one run a call: with more, the kernel lets one thread wait for the other */
 		race(&x->side[1], 400000, 1, whose[k % 3].sources, t);
 		xdp_counters(&x->side[1], &c);
@@ -124,7 +127,7 @@ static void every_algorithm_stays_exact_on_two_cpus(void **state)
 		assert_true(c.contended < want / 20);
 		assert_int_equal(c.reason.pass_default.packets +
 					 xdp_count(&c.reason, whose[k % 3].over)->packets,
-				 800000);
+				 800001);
 		assert_int_equal(c.limit[0].pass.packets, c.reason.pass_default.packets);
 	}
 }
