@@ -157,6 +157,23 @@ static void more_than_a_megabyte_of_limits_is_not_taken(void **state)
 	redisFree(c);
 }
 
+static void limits_with_a_nul_are_not_cut_there(void **state)
+{
+	static const char text[] = "\0plans: []";
+	struct fix *f = *state;
+	redisContext *c = redis_open(&f->r);
+
+	start_all(f, 1);
+	assert_true(fix_wait(f, all_settled(f, 1), 5000));
+	freeReplyObject(redis_do(c, "HSET " FLEET "limits generation 5 host h who w at 1 text %b",
+				 text, sizeof(text) - 1));
+	(void)fix_wait(f, false, 1000); /* it asks several times a second */
+	assert_int_equal(f->a[0].limits, 0);
+	freeReplyObject(redis_do(c, "HSET " FLEET "limits generation 6 text %s", "plans: []"));
+	assert_true(fix_wait(f, f->a[0].limits == 6, 2000));
+	redisFree(c);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fix_set_up, fix_tear_down)
@@ -164,6 +181,7 @@ int main(void)
 		TEST(whatever_lies_under_its_keys_the_fleet_goes_on),
 		TEST(an_entry_that_is_none_blocks_nobody),
 		TEST(more_than_a_megabyte_of_limits_is_not_taken),
+		TEST(limits_with_a_nul_are_not_cut_there),
 	};
 
 	if (redis_is_missing())

@@ -400,6 +400,7 @@ void weir_fleet_take_generation(struct weir_fleet *f, __u64 generation)
 
 void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
 {
+	const char *wrong = NULL;
 	size_t n = 0;
 	struct weir_fleet_limits l = {
 		.generation = weir_fleet_reply_u64(rest, 0),
@@ -414,10 +415,14 @@ void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
 	if (!l.generation || !l.text)
 		return;
 	if (n > WEIR_FLEET_LIMITS_MAX)
+		wrong = "more than 1 MiB of limits";
+	else if (strlen(l.text) != n) /* cut there, it would be limits that nobody published */
+		wrong = "limits with a NUL byte in them";
+	if (wrong)
 		weir_log(WEIR_LOG_ERROR, "limits-failed", "generation", "u",
-			 (unsigned long long)l.generation, "host", "s", l.host, "why", "s",
-			 "more than 1 MiB of limits", NULL);
-	if (n > WEIR_FLEET_LIMITS_MAX || keep_limits(f, &l) < 0)
+			 (unsigned long long)l.generation, "host", "s", l.host, "why", "s", wrong,
+			 NULL);
+	if (wrong || keep_limits(f, &l) < 0)
 		return;
 	f->limits_wrong = 0;
 	f->ops->limits(f->arg, &f->limits);
