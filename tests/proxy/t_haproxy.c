@@ -11,7 +11,7 @@ static const char *const profile = "haproxy-spoe", *const program = "haproxy";
 static int write_files(const char *dir, const char *where, bool closed, int bufsize)
 {
 	static const char refuse[] = "# http-request return status 503";
-	char bind[80], spoe[200], agent[128], app[80], conf[160], first[80];
+	char bind[80], spoe[200], agent[128], app[80], conf[160], first[240];
 	const struct proxy_change cfg[] = {
 		{"defaults\n", first},
 		{"bind :80 #", bind},
@@ -27,7 +27,10 @@ static int write_files(const char *dir, const char *where, bool closed, int bufs
 					       {NULL, NULL}};
 	int r;
 
-	(void)snprintf(first, sizeof(first), "global\n\ttune.bufsize %d\ndefaults\n", bufsize);
+	(void)snprintf(
+		first, sizeof(first),
+		"global\n\ttune.bufsize %d\n\tstats socket %s/s expose-fd listeners\ndefaults\n",
+		bufsize, dir);
 	(void)snprintf(bind, sizeof(bind), "bind %s #", where);
 	(void)snprintf(spoe, sizeof(spoe), "%s/weir-spoe.conf", dir);
 	(void)snprintf(agent, sizeof(agent), "server weir %s%s ", closed ? "unix@" : "",
@@ -40,10 +43,13 @@ static int write_files(const char *dir, const char *where, bool closed, int bufs
 
 static int start_in(struct proxy *p, const char *dir, const char *where, const char *instead_of)
 {
-	char conf[160], log[160];
-	const char *const argv[] = {proxy_find(program),       "-db",	   "-f", conf,
-				    instead_of ? "-sf" : NULL, instead_of, NULL};
+	char conf[160], log[160], sockets[160];
+	/* -x: the new process takes the listeners themselves, or who waits in the old one's queue is reset */
+	const char *const argv[] = {
+		proxy_find(program), "-db", "-f",    conf, instead_of ? "-sf" : NULL,
+		instead_of,	     "-x",  sockets, NULL};
 
+	(void)snprintf(sockets, sizeof(sockets), "%s/s", dir);
 	(void)snprintf(conf, sizeof(conf), "%s/haproxy.cfg", dir);
 	(void)snprintf(log, sizeof(log), "%s/log", dir);
 	return proxy_start(p, log, where, argv);
