@@ -166,7 +166,10 @@ static void an_agent_needs_no_more_than_the_page_grants(void **state)
 	end_ns = wait_now_ns() + 5000 * MS;
 	while (is_counting(lab) && wait_step(end_ns))
 		;
-	if (!strstr(lab->a.out, "the user may not run a command of the script (ACL LOG names it)"))
+	/* Redis 8 says which, before it its log alone does */
+	if (!strstr(lab->a.out,
+		    "the user may not run a command of the script (ACL LOG names it)") &&
+	    !strstr(lab->a.out, "the user may not run hmget (ACL)"))
 		fail_msg("%s", lab->a.out);
 	redisFree(c);
 }
