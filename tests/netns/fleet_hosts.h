@@ -42,7 +42,7 @@ static char weir_path[512]; /* the program */
 struct host {
 	int netns_fd, talk_fd; /* talk_fd -1: it does not run, or does not answer yet */
 	char name[16], dir[80], conf[96], socket[96], log[96], port[16]; /* port: of the bridge */
-	pid_t pid;							/* 0: not running */
+	pid_t pid;							 /* 0: not running */
 	bool cut;
 };
 
