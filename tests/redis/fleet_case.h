@@ -347,8 +347,8 @@ static struct weir_fleet_key key_of(const char *text)
 	return k;
 }
 
-static void add(struct agent *a, const char *prefix, const char *origin, __u64 for_ms,
-		const char *reason)
+static inline void add(struct agent *a, const char *prefix, const char *origin, __u64 for_ms,
+		       const char *reason)
 {
 	struct weir_fleet_entry e = {.origin = origin,
 				     .host = "",
@@ -486,7 +486,7 @@ static inline long long server_entries(struct fix *f)
 	return there;
 }
 
-static bool all_settled(struct fix *f, int n)
+static inline bool all_settled(struct fix *f, int n)
 {
 	for (int i = 0; i < n; i++) {
 		struct weir_fleet_status s;
@@ -500,7 +500,7 @@ static bool all_settled(struct fix *f, int n)
 	return true;
 }
 
-static bool all_same(struct fix *f, int n)
+static inline bool all_same(struct fix *f, int n)
 {
 	if (!all_settled(f, n))
 		return false;

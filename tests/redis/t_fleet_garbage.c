@@ -29,6 +29,12 @@ static const struct spoiled {
 	{"a deletion in the far future, and the list lost",
 	 {"ZADD " FLEET "gone 1e300 x", "DEL " FLEET "list"}},
 	{"ends of nothing", {"ZADD " FLEET "ends -inf x -inf id"}},
+	{"numbers of changes that nobody made",
+	 {"EVAL redis.call('HSET',KEYS[1],redis.call('HKEYS',KEYS[2])[1],'9006099742113791') "
+	  "2 " FLEET "pushed " FLEET "agents"}},
+	{"numbers of changes that are none",
+	 {"EVAL redis.call('HSET',KEYS[1],redis.call('HKEYS',KEYS[2])[1],'-1e308') 2 " FLEET
+	  "pushed " FLEET "agents"}},
 	{"agents that are none",
 	 {"HSET " FLEET "agents a 1 b x",
 	  "EVAL redis.call('HSET',KEYS[1],'c','99999999999999\\32{}') 1 " FLEET "agents"}},
@@ -174,12 +180,52 @@ static void limits_with_a_nul_are_not_cut_there(void **state)
 	redisFree(c);
 }
 
+/* Of the scripts since then, by SLOWLOG. */
+static long long longest_call_us(redisContext *c)
+{
+	redisReply *r = redis_do(c, "SLOWLOG GET 128");
+	long long most = 0;
+
+	for (size_t i = 0; i < r->elements; i++) {
+		const redisReply *e = r->element[i];
+
+		if (e->elements > 3 && !strcasecmp(e->element[3]->element[0]->str, "evalsha") &&
+		    e->element[2]->integer > most)
+			most = e->element[2]->integer;
+	}
+	freeReplyObject(r);
+	return most;
+}
+
+static void deletions_without_number_hold_nobody_up(void **state)
+{
+	struct fix *f = *state;
+	redisContext *c = redis_open(&f->r);
+	long long us;
+
+	start_all(f, 2);
+	add(&f->a[0], "198.51.100.1", "command", 0, "before");
+	assert_true(fix_wait(f, all_have(f, 2, "198.51.100.1", true) && all_same(f, 2), 5000));
+	freeReplyObject(redis_do(c, "EVAL %s 1 %s",
+				 "for i = 1, 500000 do redis.call('ZADD', KEYS[1], i, i) end",
+				 FLEET "gone"));
+	freeReplyObject(redis_do(c, "SLOWLOG RESET"));
+	add(&f->a[0], "198.51.100.2", "command", 0, "after");
+	assert_true(fix_wait(f, all_have(f, 2, "198.51.100.2", true) && all_same(f, 2), 10000));
+	assert_true(has(&f->a[0], "198.51.100.1"));
+	us = longest_call_us(c);
+	print_message("the longest call took %lld us\n", us);
+	assert_in_range(us, 0, 200000);
+	redisFree(c);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fix_set_up, fix_tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(whatever_lies_under_its_keys_the_fleet_goes_on),
 		TEST(an_entry_that_is_none_blocks_nobody),
+		TEST(deletions_without_number_hold_nobody_up),
 		TEST(more_than_a_megabyte_of_limits_is_not_taken),
 		TEST(limits_with_a_nul_are_not_cut_there),
 	};

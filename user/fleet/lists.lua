@@ -12,6 +12,7 @@ local LIST, CHANGES, GONE, ENDS, PUSHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KE
 local AGENTS, LIMITS, SECRET, KEY = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local DAY_MS = 86400000
 local STREAM_MAX, GONE_MAX, GONE_MS = 16384, 100000, 30 * DAY_MS
+local FORGET_MAX = 4096 -- in one call: more than it can delete, and a hundredth of a second
 local ORIGINS_MAX, LINE_MAX, VALUE_MAX, BEAT_MAX, LIMITS_MAX = 16, 700, 8191, 2048, 1048576 -- bytes, as in fleet_int.h
 local SEQ = 4096 -- a version is milliseconds * SEQ + number
 local NUMBER_MAX = 2 ^ 53 - 2 ^ 40 -- a year of versions below what is exact
@@ -321,13 +322,13 @@ local function write(key, version, gone, all)
 end
 
 local function tell(key, body, version)
-	local words = {'XADD', CHANGES, 'MAXLEN', '~', STREAM_MAX, stream_id(version), 'k', key, 'v', body, 'n', text(n)}
-	local r = redis.pcall(unpack(words))
+	local words = {CHANGES, 'MAXLEN', '~', STREAM_MAX, stream_id(version), 'k', key, 'v', body, 'n', text(n)}
+	local r = redis.pcall('XADD', unpack(words))
 	if type(r) == 'table' and r.err then
 		if string.find(r.err, 'equal or smaller', 1, true) then
 			call('DEL', CHANGES) -- somebody else's entry is in the way; the hosts read the whole
 		end
-		call(unpack(words))
+		call('XADD', unpack(words))
 	end
 end
 
@@ -425,7 +426,7 @@ local function apply(from)
 	end
 	local over = call('ZCARD', GONE) - GONE_MAX
 	if over > 0 then
-		forget(call('ZRANGE', GONE, 0, over - 1, 'WITHSCORES'))
+		forget(call('ZRANGE', GONE, 0, math.min(over, FORGET_MAX) - 1, 'WITHSCORES'))
 	end
 end
 

@@ -16,6 +16,17 @@ local function text(ms)
 	return string.format('%.3f', ms)
 end
 
+-- What is no word of weir's counts as nothing: another type, or scores beyond all that are written (a clock that was set
+-- back leaves such behind too).
+local function clear(key, most)
+	local r = redis.pcall('ZCARD', key)
+	if type(r) == 'table' and string.find(r.err, 'WRONGTYPE', 1, true) then
+		redis.call('DEL', key)
+	end
+	redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now))
+	redis.call('ZREMRANGEBYSCORE', key, '(' .. text(now + most), '+inf')
+end
+
 if now - tonumber(ARGV[1]) > tonumber(ARGV[2]) then
 	return {'late'}
 end
@@ -23,12 +34,11 @@ for l = 1, #KEYS / 2 do
 	local debts, told = KEYS[2 * l - 1], KEYS[2 * l]
 	local token, room, most, n = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
 	a = a + 4
-	redis.call('ZREMRANGEBYSCORE', debts, '-inf', text(now))
-	redis.call('ZREMRANGEBYSCORE', told, '-inf', text(now))
+	clear(debts, most)
+	clear(told, TOLD_MS)
 	for _ = 1, n do
 		local source = ARGV[a]
-		-- A clock that was set back leaves debts behind that are no debts.
-		local paid = math.min(tonumber(redis.call('ZSCORE', debts, source) or now), now + most)
+		local paid = tonumber(redis.call('ZSCORE', debts, source) or now)
 		paid = math.min(paid + tonumber(ARGV[a + 1]) * token, now + most)
 		redis.call('ZADD', debts, text(paid), source)
 		if paid - now > room and not redis.call('ZSCORE', told, source) then
