@@ -40,7 +40,8 @@ static const char *const spoiled[] = {
 	"redis.call('ZADD', KEYS[2], 'inf', '" LOUD "')",
 	"redis.call('ZADD', KEYS[2], '9e15', '" LOUD "')",
 	"local t = redis.call('TIME') redis.call('ZADD', KEYS[1], t[1] * 1000 + 60000,"
-	" '" QUIET "\\0', t[1] * 1000 + 60000, '', t[1] * 1000 + 60000, '\\0\\255 x', t[1] * 1000 + "
+	" '" QUIET
+	"\\0', t[1] * 1000 + 60000, '', t[1] * 1000 + 60000, '\\0\\255 x', t[1] * 1000 + "
 	"60000,"
 	" string.rep('x', 1000000))",
 	"for i = 1, 200000 do redis.call('ZADD', KEYS[1], 'inf', i) end",
