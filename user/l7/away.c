@@ -100,8 +100,7 @@ enum weir_on_store_failure weir_l7_without_store(struct weir_l7_call *call,
 	if (counts)
 		__atomic_store_n(&c->last_away_us[rule->slot], call->asked_us, __ATOMIC_RELAXED);
 	if (rule->on_store_failure == WEIR_FAILURE_LOCAL)
-		return call->use->local && !rule->host && !call->refund ? WEIR_FAILURE_LOCAL
-									: WEIR_FAILURE_CLOSED;
+		return weir_l7_judged_here(call, rule) ? WEIR_FAILURE_LOCAL : WEIR_FAILURE_CLOSED;
 	if (rule->on_store_failure == WEIR_FAILURE_OPEN && counts)
 		weir_l7_count_limit(c, rule->slot, WEIR_L7_UNJUDGED);
 	return rule->on_store_failure;
@@ -149,9 +148,7 @@ static void add_local(struct weir_l7_call *call, struct weir_l7_job *job, struct
 		*to = *y;
 	to->charged = to->admitted = to->used_instead = false;
 	if (!p->host)
-		weir_l7_make_local(weir_l7_local_of(call->use, p->rule,
-						    (size_t)(p->numbers - p->rule->numbers)),
-				   to);
+		weir_l7_make_local(weir_l7_local_of(call->use, p->numbers), to);
 	p->layer = (unsigned)job->q.n++;
 	p->local = !p->host;
 	p->host = false;

@@ -305,10 +305,10 @@ static inline void weir_l7_check_local(struct weir_l7_use *use, const struct wei
 		weir_l7_work_out_local(use, l7);
 }
 
-static inline const struct weir_l7_local *
-weir_l7_local_of(const struct weir_l7_use *use, const struct weir_rule *rule, size_t plan)
+static inline const struct weir_l7_local *weir_l7_local_of(const struct weir_l7_use *use,
+							   const struct weir_rule_numbers *numbers)
 {
-	return &use->local[(size_t)(rule - use->rules->rule) * use->rules->n_plan + plan];
+	return &use->local[numbers->at];
 }
 
 /* @y as this host alone judges it. */
@@ -320,6 +320,14 @@ static inline void weir_l7_make_local(const struct weir_l7_local *x, struct weir
 	y->limit = &x->store;
 	if (y->fresh)
 		y->fresh = &x->fresh;
+}
+
+/* Can this host judge @rule alone while its store is away? */
+static inline bool weir_l7_judged_here(const struct weir_l7_call *call,
+				       const struct weir_rule *rule)
+{
+	return rule->on_store_failure == WEIR_FAILURE_LOCAL && call->use->local && !rule->host &&
+	       !call->refund;
 }
 
 /* What @rule says without its store, and counts it so; LOCAL if this host can judge it. */

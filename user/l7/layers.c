@@ -246,30 +246,12 @@ static int add_fresh(struct weir_l7_worker *w, const struct weir_rules *rules,
 	return r;
 }
 
-/* The layer of a limit whose store is away: as this host judges it, if it can. An open one is none. */
-static int add_away(struct weir_l7_worker *w, struct weir_l7_call *call,
-		    const struct weir_rule *rule, const struct weir_key *key)
+/* A limit whose store is away, and that this host does not judge alone: an open one says nothing. */
+static int add_unjudged(struct weir_l7_call *call, const struct weir_rule *rule, unsigned plan)
 {
-	const struct weir_l7_use *use = call->use;
-	struct weir_l7_job *job = call->job;
-	struct weir_store_layer *y = &job->layer[job->q.n];
-	unsigned plan = w->asked.plan;
-	int r;
-
-	if (rule->on_store_failure != WEIR_FAILURE_LOCAL || !use->local || call->refund)
-		return weir_l7_without_store(call, rule) == WEIR_FAILURE_OPEN
-			       ? 0
-			       : add_part(call, rule, plan, WEIR_L7_PART_NO_STORE);
-	r = add_part(call, rule, plan, WEIR_L7_PART_LAYER);
-	if (r < 0)
-		return r;
-	call->part[call->n - 1].local = true;
-	weir_l7_layer(&w->asked, rule, key, call->asked_us, y);
-	if (rule->has_fresh && key->client_chosen)
-		r = add_fresh(w, use->rules, rule, y);
-	weir_l7_make_local(weir_l7_local_of(use, rule, plan), y);
-	job->q.n++;
-	return r;
+	return weir_l7_without_store(call, rule) == WEIR_FAILURE_OPEN
+		       ? 0
+		       : add_part(call, rule, plan, WEIR_L7_PART_NO_STORE);
 }
 
 /* One key of @rule for this question. */
@@ -277,6 +259,8 @@ static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 		     const struct weir_rule *rule)
 {
 	const struct weir_rules *rules = call->use->rules;
+	const struct weir_l7_local *local = NULL; /* how this host judges it, with its store away */
+	unsigned plan = w->asked.plan;
 	struct weir_store_layer *y;
 	struct weir_l7_job *job;
 	struct weir_key key;
@@ -287,22 +271,30 @@ static int add_layer(struct weir_l7_worker *w, struct weir_l7_call *call,
 	call->met = true;
 	/* without an address a limit that stops nothing stops nothing */
 	if (r == -EACCES || (r == -EADDRNOTAVAIL && rule->monitor))
-		return add_part(call, rule, w->asked.plan, WEIR_L7_PART_NO_KEY);
+		return add_part(call, rule, plan, WEIR_L7_PART_NO_KEY);
 	if (r < 0)
 		return r;
-	if (call->away && !rule->host)
-		return add_away(w, call, rule, &key);
+	if (call->away && !rule->host) {
+		if (!weir_l7_judged_here(call, rule))
+			return add_unjudged(call, rule, plan);
+		local = weir_l7_local_of(call->use, &rule->numbers[plan]);
+	}
 	job = job_of(call, rule);
 	if (!job)
 		return -ENOMEM;
-	r = add_part(call, rule, w->asked.plan, WEIR_L7_PART_LAYER);
+	r = add_part(call, rule, plan, WEIR_L7_PART_LAYER);
 	if (r < 0)
 		return r;
+	call->part[call->n - 1].local = local;
 	y = &job->layer[job->q.n++];
 	weir_l7_layer(&w->asked, rule, &key, call->asked_us, y);
-	if (rule->tag_ip && w->l7->shared)
+	if (rule->has_fresh && key.client_chosen)
+		r = add_fresh(w, rules, rule, y);
+	if (local)
+		weir_l7_make_local(local, y);
+	else if (rule->tag_ip && w->l7->shared)
 		tag(w, rules, rule, y);
-	return rule->has_fresh && key.client_chosen ? add_fresh(w, rules, rule, y) : 0;
+	return r;
 }
 
 /* @path: the patterns that matched. A target that servers read differently may match several: it is counted as each of

@@ -50,6 +50,7 @@ struct weir_rule_match {
 /* Of one plan. */
 struct weir_rule_numbers {
 	struct weir_store_limit store;
+	size_t at;	     /* among those of all limits and plans */
 	__u64 limit;	     /* as a client is told: burst of a bucket, places of a queue */
 	__u64 window_ns;     /* for RateLimit-Policy; 0: nothing to say */
 	__u64 window_now_ns; /* the same of a queue without waiting: one place */

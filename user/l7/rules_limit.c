@@ -237,7 +237,7 @@ int weir_rules_number(struct weir_rules *r, struct weir_rule *rule, __u64 salt)
 			return error;
 		list[i].store.calendar = rule->calendar;
 		list[i].store.lease = rule->host ? 0 : rule->conf->lease[i];
-		list[i].store.calendar = rule->calendar;
+		list[i].at = (size_t)(rule - r->rule) * r->n_plan + i;
 		show(rule->conf, i, &list[i]);
 	}
 	rule->numbers = list;
