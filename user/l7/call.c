@@ -126,6 +126,23 @@ static void on_store(struct weir_store_request *q, int r, void *data)
 		conclude(call, r);
 }
 
+static int set_timer(struct weir_l7_call *call, __u64 us);
+
+/* The loop may have been late, or its turn so long that the timer began in the past: once, the store is waited for by as
+ * much longer, and its sockets are read in any case.
+ */
+static bool waits_on(struct weir_l7_call *call)
+{
+	__u64 budget_us = call->use->rules->budget_us, due_us = call->asked_us + budget_us,
+	      now_us = weir_l7_now_us(call->w->l7),
+	      off_us = now_us > due_us ? now_us - due_us : due_us - now_us;
+
+	if (call->was_due)
+		return false;
+	call->was_due = true;
+	return set_timer(call, off_us < budget_us ? off_us : budget_us) >= 0;
+}
+
 static void on_budget(evutil_socket_t fd, short what, void *arg)
 {
 	struct weir_l7_call *call = arg;
@@ -133,13 +150,14 @@ static void on_budget(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	call->timing = false;
+	if (waits_on(call))
+		return;
 	weir_l7_add(&call->w->counts.over_budget, 1);
 	conclude(call, -ETIMEDOUT);
 }
 
-static int set_timer(struct weir_l7_call *call)
+static int set_timer(struct weir_l7_call *call, __u64 us)
 {
-	__u64 us = call->use->rules->budget_us;
 	const struct timeval in = {.tv_sec = (time_t)(us / 1000000),
 				   .tv_usec = (suseconds_t)(us % 1000000)};
 
@@ -185,7 +203,7 @@ static void put_question(struct weir_l7_call *call)
 	call->waiting = true;
 	if (!job->busy)
 		conclude(call, job->r);
-	else if (set_timer(call) < 0)
+	else if (set_timer(call, call->use->rules->budget_us) < 0)
 		conclude(call, -ETIMEDOUT);
 }
 
@@ -219,7 +237,7 @@ static struct weir_l7_call *begin(struct weir_l7_worker *w, const struct weir_l7
 		return NULL;
 	call->done = done;
 	call->arg = arg;
-	call->timing = call->ready = call->waiting = call->refund = false;
+	call->timing = call->was_due = call->ready = call->waiting = call->refund = false;
 	call->peek = q->peek;
 	call->may_wait = q->may_wait && !q->peek;
 	call->monitor = __atomic_load_n(&w->l7->mode, __ATOMIC_RELAXED) == WEIR_MODE_MONITOR;

@@ -198,7 +198,7 @@ struct weir_l7_call {
 	weir_l7_done_fn *done;
 	void *arg;
 	struct event timer;
-	bool timing, ready, waiting, peek, refund, seen, has_client, may_wait, monitor;
+	bool timing, was_due, ready, waiting, peek, refund, seen, has_client, may_wait, monitor;
 	bool away;   /* its store is, and is not asked: all that is judged is judged by this host */
 	bool beside; /* limits of this host have a question of their own beside it */
 	bool met;    /* a limit matched */

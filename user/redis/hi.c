@@ -8,6 +8,7 @@
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #ifdef WEIR_HIREDIS_SSL
 #include <hiredis/hiredis_ssl.h>
@@ -313,6 +314,17 @@ int weir_hi_connect(struct event_base *base, const struct weir_hi_target *t,
 	(void)redisAsyncSetConnectCallback(ac, up);	 /* asks for writability */
 	*ret = ac;
 	return 0;
+}
+
+bool weir_hi_look(struct redisAsyncContext *ac)
+{
+	const struct wire *w = ac->ev.data;
+	int n = 0;
+
+	if (!w->reads || ioctl(ac->c.fd, FIONREAD, &n) < 0 || n <= 0)
+		return false;
+	readable(ac->c.fd, EV_READ, ac->ev.data);
+	return true;
 }
 
 void weir_hi_cork(struct redisAsyncContext *ac)

@@ -52,19 +52,34 @@ void weir_redis_node_probe_soon(struct weir_redis_node *n)
 	(void)event_add(n->soon, &t); /* a timer that is there: nothing is allocated */
 }
 
-void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
+void weir_redis_node_look(struct weir_redis_node *n)
+{
+	unsigned left = WEIR_REDIS_LOOKS_MAX;
+
+	while (left-- && n->conn.state == WEIR_REDIS_CONN_READY && weir_hi_look(n->conn.ac))
+		;
+}
+
+static bool is_stuck(const struct weir_redis_node *n, __u64 now_ns)
 {
 	__u64 stuck_ns = n->s->o.probe_ns;
 
 	if (stuck_ns < 2 * n->s->o.timeout_ns)
 		stuck_ns = 2 * n->s->o.timeout_ns;
+	return n->oldest && n->oldest->sent_ns + stuck_ns < now_ns;
+}
+
+void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns)
+{
 	if (weir_redis_breaker_tick(&n->breaker, now_ns)) {
 		n->soon_ns = 0;
 		weir_redis_health_changed(n->s, n, "no failure for a while");
 	}
+	if (is_stuck(n, now_ns))
+		weir_redis_node_look(n);
 	if (n->conn.state != WEIR_REDIS_CONN_READY)
 		return;
-	if (n->oldest && now_ns - n->oldest->sent_ns > stuck_ns)
+	if (is_stuck(n, now_ns))
 		weir_redis_conn_fail(&n->conn, "no reply for %llu ms",
 				     (now_ns - n->oldest->sent_ns) / 1000000);
 	else if (n->breaker.health == WEIR_FAR_OPEN && !n->probing)

@@ -37,6 +37,7 @@ struct weir_redis_node;
 #define WEIR_REDIS_UNDER_WAY	  64  /* … or decisions, if calls are small */
 #define WEIR_REDIS_KEYS_MAX	  512 /* of a call */
 #define WEIR_REDIS_TRIES_MAX	  5   /* redirections and re-loads of one item */
+#define WEIR_REDIS_LOOKS_MAX	  256 /* reads of what lies in one socket: 16 kB each */
 #define WEIR_REDIS_SLOTS	  16384
 #define WEIR_REDIS_CAUSE_BYTES	  160
 
@@ -71,6 +72,10 @@ int weir_hi_connect(struct event_base *base, const struct weir_hi_target *t,
  */
 void weir_hi_cork(struct redisAsyncContext *ac);
 void weir_hi_flush(struct redisAsyncContext *ac);
+/* Reads some of what lies in the socket, without waiting for the loop to see it. False: there is nothing. The same holds:
+ * not from within a callback, and after it the context may be gone.
+ */
+bool weir_hi_look(struct redisAsyncContext *ac);
 
 /* --- resolve.c ---------------------------------------------------------------------------------------------------- */
 
@@ -278,6 +283,10 @@ bool weir_redis_item_abandon(struct weir_redis_item *i);
 void weir_redis_node_reroute(struct weir_redis_node *n);
 /* Sends what waits, if there is a connection and room. */
 void weir_redis_node_pump(struct weir_redis_node *n);
+/* The loop may be late: takes in what the server has answered already. Before anybody is told that it has not. Not from
+ * within a callback of its connection.
+ */
+void weir_redis_node_look(struct weir_redis_node *n);
 /* Every probe interval. */
 void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns);
 void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind, unsigned count,

@@ -34,9 +34,19 @@ void weir_redis_flush_soon(struct weir_redis *s)
 	event_active(s->flush, EV_TIMEOUT, 0); /* after what is ready in this turn */
 }
 
+/* What came in this turn could not be sent before now: its time begins. */
+static void begin_time(struct weir_redis *s, __u64 turn_ns)
+{
+	__u64 from_ns = turn_ns + s->o.timeout_ns, to_ns = weir_redis_now_ns() + s->o.timeout_ns;
+
+	for (struct weir_redis_job *j = s->newest; j && j->deadline_ns >= from_ns; j = j->prev)
+		j->deadline_ns = to_ns;
+}
+
 static void flush(evutil_socket_t fd, short what, void *arg)
 {
 	struct weir_redis *s = arg;
+	__u64 turn_ns = s->turn_ns;
 
 	(void)fd;
 	(void)what;
@@ -44,6 +54,8 @@ static void flush(evutil_socket_t fd, short what, void *arg)
 	s->turn_ns = 0;
 	for (struct weir_redis_node *n = s->nodes; n; n = n->next)
 		weir_redis_node_pump(n);
+	if (turn_ns)
+		begin_time(s, turn_ns);
 }
 
 static void arm(struct event *e, __u64 ns)
@@ -161,6 +173,9 @@ static void deadline(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	if (s->oldest && s->oldest->deadline_ns <= now_ns)
+		for (struct weir_redis_node *n = s->nodes; n; n = n->next)
+			weir_redis_node_look(n);
 	while (s->oldest && s->oldest->deadline_ns <= now_ns)
 		weir_redis_job_give_up(s->oldest, -ETIMEDOUT);
 	s->deadline_due = s->oldest != NULL;
