@@ -124,7 +124,7 @@ $(B)/include/%.lua.h: user/redis/%.lua Makefile
 $(B)/include/%.lua.h: user/fleet/%.lua Makefile
 	@mkdir -p $(@D)
 	$(call say,LUA,$<)sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< > $@
-$(B)/user/redis/script.o: $(B)/include/decide.lua.h
+$(B)/user/redis/script.o: $(B)/include/decide.lua.h $(B)/include/rights.lua.h
 $(B)/user/fleet/call.o: $(B)/include/lists.lua.h
 $(B)/user/fleet/sources.o: $(B)/include/sources.lua.h
 
@@ -146,7 +146,7 @@ $(DEMO): $(B)/demo-%: $(B)/tests/demo/%.o $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libtest.a $(B)/libweir.a
 	$(call say,LD,$@)$(CC) $(CFLAGS_) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS_) -lcmocka
-$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile $(USER_SRC) $(B)/include/decide.lua.h | $(SKEL)
+$(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c Makefile $(USER_SRC) $(B)/include/decide.lua.h $(B)/include/rights.lua.h | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(CLANG) $(CPPFLAGS_) -std=gnu11 -g -O1 -Itests -fsanitize=fuzzer,address,undefined $< $(wildcard user/base/*.c user/config/*.c user/l7/*.c user/store/*.c user/redis/*.c) -o $@ $(LDLIBS_)
 

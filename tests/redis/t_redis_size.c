@@ -65,7 +65,7 @@ static void keys_under_the_prefix_are_sampled(void **state)
 	redisFree(c);
 }
 
-static void without_the_right_it_is_asked_once(void **state)
+static void without_the_right_it_is_not_known(void **state)
 {
 	struct fix *f = *state;
 	struct weir_far_stats s;
@@ -102,8 +102,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(keys_under_the_prefix_are_sampled, setup, teardown),
-		cmocka_unit_test_setup_teardown(without_the_right_it_is_asked_once, setup,
-						teardown),
+		cmocka_unit_test_setup_teardown(without_the_right_it_is_not_known, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_store_that_goes_while_it_looks_is_no_harm, setup,
 						teardown),
 	};

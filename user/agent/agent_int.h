@@ -446,6 +446,8 @@ bool weir_agent_sources_counts(const struct weir_agent *a, struct weir_sources_c
 json_t *weir_agent_sources_json(struct weir_agent *a); /* NULL: there are none */
 /* Why they do not count together, or NULL. */
 const char *weir_agent_sources_idle(const struct weir_agent *a);
+/* What the store has against what hosts tell it of them; NULL: nothing. */
+const char *weir_agent_sources_why(const struct weir_agent *a);
 /* --- fleet_json.c ---- */
 json_t *weir_agent_fleet_json(struct weir_agent *a);
 void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list);

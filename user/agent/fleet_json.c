@@ -144,6 +144,11 @@ void weir_agent_degraded_fleet(struct weir_agent *a, json_t *list)
 			      s.waiting == 1 ? "s" : "");
 	if (weir_fleet_unready(a->fleet))
 		weir_json_say(list, "NOT READY: %s", weir_fleet_unready(a->fleet));
+	if (weir_agent_sources_why(a))
+		weir_json_say(list,
+			      "the store does not count packet limits of scope: fleet (%s): each "
+			      "host's own limit stands",
+			      weir_agent_sources_why(a));
 	if (a->fleet_error[0])
 		weir_json_say(list, "the fleet's lists are not in force as they are: %s",
 			      a->fleet_error);

@@ -334,6 +334,7 @@ json_t *weir_agent_sources_json(struct weir_agent *a)
 	weir_json_set_u64(o, "untold", s.untold);
 	weir_json_set_u64(o, "calls", s.calls);
 	weir_json_set_u64(o, "failures", s.failures);
+	weir_json_set_text(o, "why", weir_fleet_sources_why(w->s));
 	weir_json_set_u64(o, "late", s.late);
 	weir_json_set_u64(o, "blocked", w->blocked);
 	weir_json_set_u64(o, "would_block", w->would);
@@ -346,4 +347,11 @@ const char *weir_agent_sources_idle(const struct weir_agent *a)
 	return wanted(a) && !a->fleet ? "limits of scope: fleet act on this host alone until the "
 					"next start: it was started without a shared store"
 				      : NULL;
+}
+
+const char *weir_agent_sources_why(const struct weir_agent *a)
+{
+	const struct weir_fleet_watch *w = a->watch_sources;
+
+	return w && w->n ? weir_fleet_sources_why(w->s) : NULL;
 }

@@ -12,9 +12,10 @@
 #include "user/base/str.h"
 #include "user/cli/doctor.h"
 
-#define ASK_NS 3000000000ull /* connecting included */
-#define ROUNDS 5	     /* whose fastest counts: what the network takes */
-#define KEY    "doctor"	     /* of no meaning: which server of a cluster is asked */
+#define ASK_NS	  3000000000ull /* connecting included */
+#define WORDS_MAX 32		/* of a command */
+#define ROUNDS	  5		/* whose fastest counts: what the network takes */
+#define KEY	  "doctor"	/* of no meaning: which server of a cluster is asked */
 
 /* Decisions of nobody's: in a Cluster so many keys that each of its masters has some. */
 #define TRIES	  256
@@ -47,7 +48,7 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 static bool ask_at(struct weir_store *s, const char *key, struct asked *q, unsigned n,
 		   const char *const *words)
 {
-	size_t bytes[4];
+	size_t bytes[WORDS_MAX];
 	int r;
 
 	for (unsigned i = 0; i < n; i++)
@@ -109,6 +110,78 @@ static void look_at_memory(struct weir_doctor *d, struct weir_store *s, struct a
 	else
 		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store memory", "at most %s bytes, %s", most,
 				 policy);
+}
+
+/* --- rights ------------------------------------------------------------------------------------------------------- */
+
+/* As docs/redis.md grants them; a test compares. */
+static const struct rights {
+	enum weir_finding finding; /* if one is missing */
+	const char *without;	   /* what does not work then */
+	const char *command[20];
+} all_rights[] = {
+	{WEIR_FINDING_FAIL,
+	 "limits are on_store_failure's",
+	 {"evalsha", "script|load", "time", "get", "set", "del", "pexpire", "llen", "lindex",
+	  "lrem", "ltrim", "rpush"}},
+	{WEIR_FINDING_FAIL,
+	 "lists, published limits and the key secret of the fleet do not work",
+	 {"hget", "hset", "hdel", "hmget", "hgetall", "hscan", "zadd", "zcard", "zscore", "zrem",
+	  "zrange", "zrangebyscore", "zremrangebyrank", "zremrangebyscore", "xadd", "xrange"}},
+	{WEIR_FINDING_WARN,
+	 "its version, its memory and the time to it are not looked at",
+	 {"info", "client|setname", "echo"}},
+	{WEIR_FINDING_WARN,
+	 "weir status does not show what the keys take",
+	 {"dbsize", "scan", "memory|usage"}},
+};
+static const struct rights of_sentinel = {WEIR_FINDING_WARN,
+					  "a replica is taken for a master until it refuses",
+					  {"role"}};
+static const struct rights of_cluster = {WEIR_FINDING_FAIL,
+					 "slots are not found, or not while they are moved",
+					 {"cluster|slots", "asking"}};
+
+static bool look_at_right(struct weir_doctor *d, struct weir_store *s, struct asked *q,
+			  const char *sha, const char *key, const struct rights *r)
+{
+	const char *words[4 + ARRAY_LEN(r->command)] = {"EVALSHA", sha, "1", key};
+	unsigned n = 4;
+
+	for (size_t i = 0; i < ARRAY_LEN(r->command) && r->command[i]; i++)
+		words[n++] = r->command[i];
+	if (!ask_at(s, key, q, n, words) || q->is_error)
+		return false; /* decisions fail as well, and say why */
+	if (!strcmp(q->text, "?"))
+		return false;
+	if (q->text[0])
+		weir_doctor_tell(d, r->finding, "store rights",
+				 "the user may not run %s on %s: %s (ACL)", q->text, key,
+				 r->without);
+	return !q->text[0];
+}
+
+static void look_at_rights(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
+			   const struct weir_redis_url *url, struct asked *q)
+{
+	char key[WEIR_REDIS_PREFIX_MAX + 32], sha[41];
+	bool good = true;
+
+	(void)snprintf(key, sizeof(key), "%s{fleet}:1:list", c->store.prefix);
+	if (!ask_at(s, key, q, 3,
+		    (const char *const[]){"SCRIPT", "LOAD", weir_redis_rights_script}) ||
+	    q->is_error)
+		return; /* as above */
+	(void)weir_str_copy(sha, sizeof(sha), q->text);
+	for (size_t i = 0; i < ARRAY_LEN(all_rights); i++)
+		good = look_at_right(d, s, q, sha, key, &all_rights[i]) && good;
+	if (url->kind == WEIR_REDIS_SENTINEL)
+		good = look_at_right(d, s, q, sha, key, &of_sentinel) && good;
+	if (url->kind == WEIR_REDIS_CLUSTER)
+		good = look_at_right(d, s, q, sha, key, &of_cluster) && good;
+	if (good)
+		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store rights",
+				 "the user may run all that weir needs");
 }
 
 static void look_at_time(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
@@ -223,6 +296,8 @@ static void look(struct weir_doctor *d, const struct weir_conf *c, struct weir_s
 		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store", "%s", stats.server);
 	if (url->kind == WEIR_REDIS_SENTINEL && stats.server[0])
 		look_at_sentinels(d, s, url->master, q);
+	if (stats.server[0])
+		look_at_rights(d, c, s, url, q);
 	if (failed)
 		return;
 	look_at_memory(d, s, q);

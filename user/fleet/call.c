@@ -250,7 +250,8 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 		char words[160];
 
 		take_error(f, doing, r ? r->str : cause,
-			   r ? weir_redis_error_words(r, words, sizeof(words)) : cause);
+			   r ? weir_redis_error_words(r, weir_fleet_script, words, sizeof(words))
+			     : cause);
 		return;
 	}
 	if (doing == WEIR_FLEET_LOAD) {

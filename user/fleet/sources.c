@@ -6,6 +6,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "user/base/log.h"
 #include "user/base/str.h"
 #include "user/datapath/compile.h"
 #include "user/fleet/fleet_int.h"
@@ -55,6 +56,7 @@ struct weir_fleet_sources {
 	__u8 hash_key[crypto_shorthash_KEYBYTES];
 	struct call *call; /* under way */
 	char sha[41];	   /* of the script in the server; "": not loaded */
+	char why[160];	   /* the last call failed; "": it did not */
 	struct weir_fleet_sources_status status;
 };
 
@@ -333,6 +335,33 @@ static void tell_over(struct weir_fleet_sources *s, const struct call *c,
 		s->fn(s->arg, id, over, n);
 }
 
+/* That the store is away is the fleet's to say; what it has against these calls alone, once. */
+static void take_failure(struct weir_fleet_sources *s, const struct redisReply *r)
+{
+	char buf[sizeof(s->why)];
+	const char *why = "the reply makes no sense";
+
+	s->status.failures++;
+	if (!r)
+		return;
+	if (r->type == REDIS_REPLY_ERROR && !strncmp(r->str, "NOSCRIPT", 8)) {
+		s->sha[0] = '\0';
+		return;
+	}
+	if (r->type == REDIS_REPLY_ERROR)
+		why = weir_redis_error_words(r, script, buf, sizeof(buf));
+	if (!s->why[0])
+		weir_log(WEIR_LOG_WARNING, "fleet-limits-away", "why", "s", why, NULL);
+	(void)weir_str_copy(s->why, sizeof(s->why), why); /* cut if long */
+}
+
+static void take_success(struct weir_fleet_sources *s)
+{
+	if (s->why[0])
+		weir_log(WEIR_LOG_NOTICE, "fleet-limits-back", NULL);
+	s->why[0] = '\0';
+}
+
 static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 {
 	struct call *c = arg;
@@ -353,9 +382,9 @@ static void on_reply(void *arg, const struct redisReply *r, const char *cause)
 	else if (what && !c->loads)
 		s->status.late++;
 	else
-		s->status.failures++;
-	if (r && r->type == REDIS_REPLY_ERROR && !strncmp(r->str, "NOSCRIPT", 8))
-		s->sha[0] = '\0';
+		take_failure(s, r);
+	if (what && !c->loads)
+		take_success(s);
 	free(c);
 	if (what || loaded)
 		weir_fleet_sources_flush(s); /* what there was no room for */
@@ -487,4 +516,9 @@ void weir_fleet_sources_status(const struct weir_fleet_sources *s,
 			       struct weir_fleet_sources_status *ret)
 {
 	*ret = s->status;
+}
+
+const char *weir_fleet_sources_why(const struct weir_fleet_sources *s)
+{
+	return s->why[0] ? s->why : NULL;
 }

@@ -77,5 +77,7 @@ struct weir_fleet_sources_status {
 /* Counts since it was made, and how many are followed now. */
 void weir_fleet_sources_status(const struct weir_fleet_sources *s,
 			       struct weir_fleet_sources_status *ret);
+/* What the server has against these calls; NULL: nothing. */
+const char *weir_fleet_sources_why(const struct weir_fleet_sources *s);
 
 #endif

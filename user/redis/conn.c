@@ -183,14 +183,32 @@ static bool is_sentinel(const struct weir_redis_conn *c)
 	return c->plain && c->s->url.kind == WEIR_REDIS_SENTINEL;
 }
 
-const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size)
+/* Redis before 8 says the line of the script: "… can't run this command …, on @user_script:9." */
+static const char *words_of_line(const struct redisReply *r, const char *script, char *buf,
+				 size_t size)
+{
+	static const char where[] = "@user_script:";
+	const char *at = strstr(r->str, where);
+	char command[32];
+	unsigned line = 0;
+
+	if (script && at && sscanf(at + sizeof(where) - 1, "%u", &line) == 1 &&
+	    weir_redis_script_command(script, line, command, sizeof(command))) {
+		(void)snprintf(buf, size, "the user may not run %s (ACL)", command);
+		return buf;
+	}
+	return "the user may not run a command of the script (ACL LOG names it)";
+}
+
+const char *weir_redis_error_words(const struct redisReply *r, const char *script, char *buf,
+				   size_t size)
 {
 	const char *open = strchr(r->str, '\''), *close = open ? strchr(open + 1, '\'') : NULL;
 
 	if (begins(r, "LOADING"))
 		return "it is loading its data";
 	if (begins(r, "ERR The user executing the script can't"))
-		return "the user may not run a command of the script (ACL LOG names it)";
+		return words_of_line(r, script, buf, size);
 	if (!begins(r, "NOPERM") && !begins(r, "ERR ACL failure in script"))
 		return r->str;
 	if (close)
@@ -206,7 +224,8 @@ void weir_redis_conn_refused(struct weir_redis_conn *c, const struct redisReply 
 	char words[WEIR_REDIS_CAUSE_BYTES];
 
 	if (!begins(r, "NOAUTH"))
-		weir_redis_conn_fail(c, "%s", weir_redis_error_words(r, words, sizeof(words)));
+		weir_redis_conn_fail(c, "%s",
+				     weir_redis_error_words(r, NULL, words, sizeof(words)));
 	else if (is_sentinel(c))
 		weir_redis_conn_fail(
 			c, "this Sentinel needs a password (store.sentinel.password_file)");

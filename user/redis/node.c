@@ -7,10 +7,18 @@
 
 #include "user/redis/redis_int.h"
 
+void weir_redis_node_cause(struct weir_redis_node *n, const char *cause)
+{
+	char where[280], text[WEIR_REDIS_CAUSE_BYTES];
+
+	(void)snprintf(text, sizeof(text), "%.60s: %.97s",
+		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
+	weir_redis_health_changed(n->s, n, text);
+}
+
 void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind, unsigned count,
 			     const char *cause)
 {
-	char where[280], text[WEIR_REDIS_CAUSE_BYTES];
 	__u64 now_ns = weir_redis_now_ns();
 	bool changed = false;
 
@@ -19,9 +27,7 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind
 		changed |= weir_redis_breaker_failure(&n->breaker, now_ns);
 	if (!changed)
 		return;
-	(void)snprintf(text, sizeof(text), "%.60s: %.97s",
-		       weir_redis_conn_where(&n->conn, where, sizeof(where)), cause);
-	weir_redis_health_changed(n->s, n, text);
+	weir_redis_node_cause(n, cause);
 	if (n->breaker.health != WEIR_FAR_OPEN)
 		return;
 	weir_redis_node_probe_soon(n);
@@ -105,8 +111,8 @@ static void down(void *arg, const char *cause)
 
 	weir_redis_count(&n->s->n.errors[WEIR_FAR_ERROR_CONNECT], 1);
 	n->probing = false;
-	if (weir_redis_breaker_down(&n->breaker, weir_redis_now_ns()))
-		weir_redis_health_changed(n->s, n, cause);
+	(void)weir_redis_breaker_down(&n->breaker, weir_redis_now_ns());
+	weir_redis_health_changed(n->s, n, cause); /* or the cause alone */
 	weir_redis_node_fail_waiting(n, -EHOSTDOWN);
 	weir_redis_topology_doubt(n->s->topology, n);
 }

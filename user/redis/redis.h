@@ -8,7 +8,7 @@
  *	batch.c     what waits in one turn goes in one call    reply.c     what a reply means for those who wait
  *	breaker.c   healthy, degraded, open                    store.c     weir_store_ops on all of that
  *	hi.c        hiredis on the loop, TLS                   size.c      what the keys take
- *	decide.lua  the decisions, in the server
+ *	decide.lua  the decisions, in the server               rights.lua  which commands the user may not run
  */
 #ifndef WEIR_REDIS_REDIS_H
 #define WEIR_REDIS_REDIS_H
@@ -84,7 +84,12 @@ typedef void weir_redis_reply_fn(void *arg, const struct redisReply *reply, cons
  */
 int weir_redis_ask(struct weir_store *s, const char *key, unsigned argc, const char *const *argv,
 		   const size_t *argv_bytes, __u64 timeout_ns, weir_redis_reply_fn *fn, void *arg);
-/* An error of the server as people read it; may be in @buf. (conn.c) */
-const char *weir_redis_error_words(const struct redisReply *r, char *buf, size_t size);
+/* Which of the commands in ARGV may the user not run on KEYS[1]? (rights.lua) */
+extern const char weir_redis_rights_script[];
+/* An error of the server as people read it, to a command or to a call of @script (NULL: to a command); may be in @buf.
+ * (conn.c)
+ */
+const char *weir_redis_error_words(const struct redisReply *r, const char *script, char *buf,
+				   size_t size);
 
 #endif

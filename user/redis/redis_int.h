@@ -212,6 +212,8 @@ int weir_redis_text_add(struct weir_redis_text *t, const void *bytes, size_t n);
  * f_SHA): @user_script:9: @user_script: 9: -OOM command not …": takes them out of @text, in place. Returns how long it is.
  */
 size_t weir_redis_error_unwrap(char *text, size_t n);
+/* The command that line @line of @script calls first, in small letters, as rights name it. False: none. */
+bool weir_redis_script_command(const char *script, unsigned line, char *buf, size_t size);
 
 /* --- nodes: node.c, waiting.c, batch.c, reply.c --------------------------------------------------------------------- */
 
@@ -289,6 +291,8 @@ void weir_redis_node_pump(struct weir_redis_node *n);
 void weir_redis_node_look(struct weir_redis_node *n);
 /* Every probe interval. */
 void weir_redis_node_tick(struct weir_redis_node *n, __u64 now_ns);
+/* Why it does not count now, to be shown. */
+void weir_redis_node_cause(struct weir_redis_node *n, const char *cause);
 void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind, unsigned count,
 			     const char *cause);
 /* Gives back what layers of @q say is charged; nobody waits for the answer. */

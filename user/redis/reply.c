@@ -140,23 +140,33 @@ static void unserved(struct weir_redis_call *c)
 	weir_redis_call_fail(c, -EIO);
 }
 
-static void call_failed(struct weir_redis_call *c, const struct redisReply *r)
+/* What an error to the script means, for people; may be in @buf. */
+static const char *words_of(const struct weir_redis_node *n, const struct redisReply *r, char *buf,
+			    size_t size, enum weir_far_error *ret_kind)
 {
-	struct weir_redis_node *n = c->node;
-	enum weir_far_error kind = WEIR_FAR_ERROR_SCRIPT;
-	char buf[WEIR_REDIS_CAUSE_BYTES];
-	const char *words = weir_redis_error_words(r, buf, sizeof(buf));
-	bool cluster = n->s->url.kind == WEIR_REDIS_CLUSTER;
-	unsigned alive = 0;
+	const char *words = weir_redis_error_words(r, weir_redis_script, buf, size);
 
+	*ret_kind = WEIR_FAR_ERROR_SCRIPT;
 	for (size_t k = 0; k < ARRAY_LEN(errors); k++)
 		if (begins(r, errors[k].begins)) {
-			kind = errors[k].kind;
+			*ret_kind = errors[k].kind;
 			words = errors[k].words ? errors[k].words : words;
 			break;
 		}
-	if (cluster && (begins(r, "MOVED") || begins(r, "ASK")))
+	if (n->s->url.kind == WEIR_REDIS_CLUSTER && (begins(r, "MOVED") || begins(r, "ASK")))
 		words = "it sends to a node whose address it does not say";
+	return words;
+}
+
+static void call_failed(struct weir_redis_call *c, const struct redisReply *r)
+{
+	struct weir_redis_node *n = c->node;
+	enum weir_far_error kind;
+	char buf[WEIR_REDIS_CAUSE_BYTES];
+	const char *words = words_of(n, r, buf, sizeof(buf), &kind);
+	bool cluster = n->s->url.kind == WEIR_REDIS_CLUSTER;
+	unsigned alive = 0;
+
 	for (unsigned k = 0; k < c->n; k++)
 		alive += c->part[k].item != NULL;
 	if (cluster && begins(r, NOT_SERVED)) {
@@ -230,6 +240,8 @@ static bool makes_sense(const struct redisReply *r)
 static void probe_answered(struct weir_redis_node *n, const struct redisReply *r, __u64 took_ns)
 {
 	bool error = r && r->type == REDIS_REPLY_ERROR;
+	char words[WEIR_REDIS_CAUSE_BYTES];
+	enum weir_far_error kind;
 
 	n->probing = false;
 	if (!r)
@@ -238,7 +250,9 @@ static void probe_answered(struct weir_redis_node *n, const struct redisReply *r
 		weir_redis_node_probe_soon(n);
 	if (error || !makes_sense(r)) {
 		(void)snprintf(n->conn.cause, sizeof(n->conn.cause), "%.100s",
-			       error ? r->str : "its reply makes no sense");
+			       error ? words_of(n, r, words, sizeof(words), &kind)
+				     : "its reply makes no sense");
+		weir_redis_node_cause(n, n->conn.cause);
 		weir_redis_topology_doubt(n->s->topology, n);
 		return;
 	}

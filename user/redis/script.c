@@ -10,6 +10,9 @@
 const char weir_redis_script[] = ""
 #include "decide.lua.h"
 	;
+const char weir_redis_rights_script[] = ""
+#include "rights.lua.h"
+	;
 
 /* The script's flags. */
 enum {
@@ -525,4 +528,29 @@ size_t weir_redis_error_unwrap(char *text, size_t n)
 	n -= (size_t)(at - text);
 	memmove(text, at, n + 1);
 	return n;
+}
+
+bool weir_redis_script_command(const char *script, unsigned line, char *buf, size_t size)
+{
+	static const char call[] = "call('";
+	const char *at = script, *end;
+	size_t n = 0;
+
+	for (unsigned i = 1; i < line && at; i++) {
+		at = strchr(at, '\n');
+		at += at != NULL;
+	}
+	if (!line || !at)
+		return false;
+	end = strchrnul(at, '\n');
+	at = memmem(at, (size_t)(end - at), call, sizeof(call) - 1);
+	if (!at)
+		return false;
+	at += sizeof(call) - 1;
+	while (n < size - 1 && at[n] >= 'A' && at[n] <= 'Z') {
+		buf[n] = (char)(at[n] - 'A' + 'a');
+		n++;
+	}
+	buf[n] = '\0';
+	return n > 0;
 }

@@ -19,10 +19,9 @@ struct weir_redis_size {
 	struct weir_redis *s;
 	__u64 due_ns; /* 0: when there is a connection */
 	bool busy;
-	bool refused; /* this user has not the right: not asked again */
-	char at[16];  /* whose node of a Cluster is looked at */
-	__u64 all;    /* keys of that node */
-	__u64 ours;   /* under the prefix, of all nodes */
+	char at[16]; /* whose node of a Cluster is looked at */
+	__u64 all;   /* keys of that node */
+	__u64 ours;  /* under the prefix, of all nodes */
 	unsigned due, measured;
 	__u64 bytes;
 };
@@ -36,10 +35,12 @@ int weir_redis_size_new(struct weir_redis *s)
 	return 0;
 }
 
+/* Of a user that may not look nothing is shown, nor what was seen while it might. */
 static void end_round(struct weir_redis_size *z, const struct redisReply *r)
 {
 	z->busy = false;
-	z->refused = r && r->type == REDIS_REPLY_ERROR && !strncmp(r->str, "NOPERM", 6);
+	if (r && r->type == REDIS_REPLY_ERROR && !strncmp(r->str, "NOPERM", 6))
+		__atomic_store_n(&z->s->n.keys_known, false, __ATOMIC_RELAXED);
 }
 
 static bool ask(struct weir_redis_size *z, const char *key, unsigned n, const char *const *words,
@@ -79,9 +80,9 @@ static void on_usage(void *arg, const struct redisReply *r, const char *cause)
 	}
 	if (--z->due)
 		return;
-	end_round(z, r);
-	if (r && !z->refused)
+	if (r)
 		show(z);
+	end_round(z, r);
 }
 
 static bool is_ours(const struct weir_redis_size *z, const struct redisReply *key)
@@ -160,7 +161,7 @@ void weir_redis_size_tick(struct weir_redis *s, __u64 now_ns)
 {
 	struct weir_redis_size *z = s->size;
 
-	if (!z || z->busy || z->refused || now_ns < z->due_ns || !is_connected(s))
+	if (!z || z->busy || now_ns < z->due_ns || !is_connected(s))
 		return;
 	if (!z->due_ns) {
 		z->due_ns = now_ns + FIRST_NS;

@@ -221,7 +221,8 @@ static void show_health(struct weir_redis *s, const struct weir_redis_node *n, c
 	if (before != worst)
 		s->shown.since_s = (__s64)(weir_clock_ns(CLOCK_REALTIME) / WEIR_NS_PER_S);
 	if ((n ? n->breaker.health != WEIR_FAR_HEALTHY : s->hole) &&
-	    (before < worst || !s->shown.cause[0] || (!n && worst == WEIR_FAR_DEGRADED)))
+	    (before < worst || !s->shown.cause[0] || (n && n->breaker.health == WEIR_FAR_OPEN) ||
+	     (!n && worst == WEIR_FAR_DEGRADED)))
 		(void)weir_str_copy(s->shown.cause, sizeof(s->shown.cause), cause);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (before == worst || s->closing)
