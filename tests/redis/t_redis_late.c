@@ -98,7 +98,7 @@ static const char *says(struct fake *f, const struct redisReply *command)
 	if (!fake_is(command, "EVALSHA"))
 		return "+OK\r\n";
 	l->calls++;
-	return l->silent ? NULL : l->refuses ? "-OOM\r\n" : "$30\r\n" ADMITTED "\r\n";
+	return l->silent ? NULL : l->refuses ? "-OOM it is full\r\n" : "$30\r\n" ADMITTED "\r\n";
 }
 
 static __u64 reconnects(struct weir_store *s)
@@ -233,6 +233,92 @@ static void a_loop_that_was_stopped_keeps_its_connection(void **state)
 	assert_int_equal(l->calls, 1);
 	turn(l);
 	assert_int_equal(fix_health(&l->f), WEIR_FAR_DEGRADED);
+}
+
+/* --- probes -------------------------------------------------------------------------------------------------------- */
+
+/* Nothing was answered in time, and now a probe is under way. */
+static void open_and_probe(struct late *l)
+{
+	l->f.o.breaker_errors = 1;
+	begin(l);
+	ask_now(l);
+	turn(l);
+	pass(TIMEOUT + MS);
+	turn(l);
+	assert_int_equal(l->a.r, -ETIMEDOUT);
+	assert_int_equal(fix_health(&l->f), WEIR_FAR_OPEN);
+	pass(20 * MS);
+	turn(l);
+}
+
+static void a_late_loop_makes_no_probe_slow(void **state)
+{
+	struct late *l = *state;
+
+	open_and_probe(l);
+	turn_server(l);
+	assert_int_equal(l->calls, 2);
+	pass(STALL);
+	turn(l);
+	assert_int_equal(fix_health(&l->f), WEIR_FAR_DEGRADED);
+}
+
+/* Its reply comes when the loop has looked in vain: such a server would open the breaker again. */
+static void a_slow_server_does(void **state)
+{
+	struct late *l = *state;
+
+	open_and_probe(l);
+	pass(2 * TIMEOUT + 1000);
+	turn(l);
+	turn_server(l);
+	assert_int_equal(l->calls, 2);
+	turn(l);
+	assert_int_equal(fix_health(&l->f), WEIR_FAR_OPEN);
+}
+
+/* An error is an answer: it is asked again with the next tick, and no sooner. */
+static void a_server_that_refuses_is_not_asked_all_the_time(void **state)
+{
+	struct late *l = *state;
+
+	open_and_probe(l);
+	l->refuses = true;
+	turn_server(l);
+	turn(l);
+	for (unsigned i = 0; i < 3 * PROBE / MS; i++) {
+		pass(MS);
+		turn(l);
+		assert_true(event_base_loop(l->there, EVLOOP_NONBLOCK) >= 0);
+	}
+	assert_in_range(l->calls, 4, 6);
+	assert_int_equal(fix_health(&l->f), WEIR_FAR_OPEN);
+}
+
+/* --- other commands ------------------------------------------------------------------------------------------------ */
+
+static void told(void *arg, const struct redisReply *reply, const char *cause)
+{
+	(void)cause;
+	*(int *)arg = reply ? 1 : -1;
+}
+
+static void a_command_that_is_answered_costs_no_connection(void **state)
+{
+	struct late *l = *state;
+	int answer = 0;
+
+	begin(l);
+	assert_int_equal(weir_redis_ask(l->f.s, "x", 1, (const char *const[]){"PING"}, NULL,
+					50 * MS, told, &answer),
+			 0);
+	turn(l);
+	plan(l, 1000, answered_while_it_is_busy);
+	pass(51 * MS);
+	turn(l);
+	assert_int_equal(answer, 1);
+	assert_int_equal(fix_health(&l->f), WEIR_FAR_HEALTHY);
 }
 
 /* --- the budget of a check ----------------------------------------------------------------------------------------- */
@@ -380,6 +466,10 @@ int main(void)
 		TEST(time_before_it_could_be_sent_does_not_count),
 		TEST(nobody_waits_longer_than_that),
 		TEST(a_loop_that_was_stopped_keeps_its_connection),
+		TEST(a_late_loop_makes_no_probe_slow),
+		TEST(a_slow_server_does),
+		TEST(a_server_that_refuses_is_not_asked_all_the_time),
+		TEST(a_command_that_is_answered_costs_no_connection),
 		TEST(a_check_has_its_budget_when_the_loop_is_late),
 		TEST(and_is_answered_when_that_is_over),
 	};

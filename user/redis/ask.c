@@ -174,6 +174,22 @@ static void give_up(struct weir_redis_ask *a)
 		answer(a, NULL, text);
 }
 
+/* The loop may be late: reads what its server has said. True: @a is answered, and may be gone. */
+static bool is_answered(struct weir_redis_ask *a)
+{
+	__u64 deadline_ns = a->deadline_ns;
+	struct weir_redis *s = a->s;
+	struct weir_redis_ask *i;
+
+	if (!a->sent || !has_node(s, a->node))
+		return false;
+	weir_redis_node_look(a->node);
+	i = s->asks;
+	while (i && (i != a || i->deadline_ns != deadline_ns)) /* another may be in its place */
+		i = i->next;
+	return !i;
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct weir_redis_ask *a = arg;
@@ -181,7 +197,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (weir_redis_now_ns() >= a->deadline_ns) {
-		give_up(a);
+		if (!is_answered(a))
+			give_up(a);
 		return;
 	}
 	if (!a->sent)

@@ -196,5 +196,5 @@ void weir_redis_node_send_probe(struct weir_redis_node *n)
 		weir_redis_call_free(n->s, c);
 		return;
 	}
-	n->probing = true;
+	weir_redis_node_begin_probe(n);
 }

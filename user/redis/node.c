@@ -34,36 +34,59 @@ void weir_redis_node_failure(struct weir_redis_node *n, enum weir_far_error kind
 	weir_redis_node_fail_waiting(n, -EHOSTDOWN);
 }
 
-static void probe_now(evutil_socket_t fd, short what, void *arg)
-{
-	struct weir_redis_node *n = arg;
-
-	(void)fd;
-	(void)what;
-	if (n->breaker.health == WEIR_FAR_OPEN && n->conn.state == WEIR_REDIS_CONN_READY &&
-	    !n->probing)
-		weir_redis_node_send_probe(n);
-}
-
-void weir_redis_node_probe_soon(struct weir_redis_node *n)
-{
-	__u64 most_ns = n->s->o.probe_ns, ns = n->soon_ns ? n->soon_ns : WEIR_REDIS_BACKOFF_NS;
-	struct timeval t;
-
-	if (ns >= most_ns)
-		return; /* the tick comes */
-	n->soon_ns = 2 * ns;
-	t = (struct timeval){.tv_sec = (time_t)(ns / 1000000000),
-			     .tv_usec = (long)(ns % 1000000000 / 1000)};
-	(void)event_add(n->soon, &t); /* a timer that is there: nothing is allocated */
-}
-
 void weir_redis_node_look(struct weir_redis_node *n)
 {
 	unsigned left = WEIR_REDIS_LOOKS_MAX;
 
 	while (left-- && n->conn.state == WEIR_REDIS_CONN_READY && weir_hi_look(n->conn.ac))
 		;
+}
+
+/* Time for a probe, or one has had its time. */
+static void probe_now(evutil_socket_t fd, short what, void *arg)
+{
+	struct weir_redis_node *n = arg;
+
+	(void)fd;
+	(void)what;
+	if (n->probing) { /* a late loop is no slow server: it is one if nothing has come yet */
+		weir_redis_node_look(n);
+		n->probe_slow = n->probing;
+	} else if (n->breaker.health == WEIR_FAR_OPEN && n->conn.state == WEIR_REDIS_CONN_READY) {
+		weir_redis_node_send_probe(n);
+	}
+}
+
+static void arm_soon(struct weir_redis_node *n, __u64 ns)
+{
+	struct timeval t = {.tv_sec = (time_t)(ns / 1000000000),
+			    .tv_usec = (long)(ns % 1000000000 / 1000)};
+
+	(void)event_add(n->soon, &t); /* a timer that is there: nothing is allocated */
+}
+
+void weir_redis_node_probe_soon(struct weir_redis_node *n)
+{
+	__u64 most_ns = n->s->o.probe_ns, ns = n->soon_ns ? n->soon_ns : WEIR_REDIS_BACKOFF_NS;
+
+	if (ns >= most_ns)
+		return; /* the tick comes */
+	n->soon_ns = 2 * ns;
+	arm_soon(n, ns);
+}
+
+void weir_redis_node_begin_probe(struct weir_redis_node *n)
+{
+	n->probing = true;
+	n->probe_slow = false;
+	arm_soon(n, WEIR_REDIS_PROBE_TIMEOUTS * n->s->o.timeout_ns);
+}
+
+void weir_redis_node_end_probe(struct weir_redis_node *n)
+{
+	if (n->probing)
+		(void)event_del(n->soon);
+	n->probing = false;
 }
 
 static bool is_stuck(const struct weir_redis_node *n, __u64 now_ns)
@@ -110,7 +133,7 @@ static void down(void *arg, const char *cause)
 	struct weir_redis_node *n = arg;
 
 	weir_redis_count(&n->s->n.errors[WEIR_FAR_ERROR_CONNECT], 1);
-	n->probing = false;
+	weir_redis_node_end_probe(n);
 	(void)weir_redis_breaker_down(&n->breaker, weir_redis_now_ns());
 	weir_redis_health_changed(n->s, n, cause); /* or the cause alone */
 	weir_redis_node_fail_waiting(n, -EHOSTDOWN);

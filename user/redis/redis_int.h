@@ -262,7 +262,8 @@ struct weir_redis_node {
 	unsigned n_calls;
 	unsigned loads;
 	bool probing;	    /* one is under way */
-	struct event *soon; /* for a probe before the next tick … */
+	bool probe_slow;    /* … for longer than it may be */
+	struct event *soon; /* for a probe before the next tick, or the end of one's time … */
 	__u64 soon_ns;	    /* … in so long */
 	bool in_map;
 	__u16 a_slot;	 /* that it has, for its probe */
@@ -275,6 +276,9 @@ void weir_redis_node_free(struct weir_redis_node *n);
 int weir_redis_node_put(struct weir_redis_node *n, struct weir_redis_item *i);
 void weir_redis_node_fail_waiting(struct weir_redis_node *n, int r);
 void weir_redis_node_send_probe(struct weir_redis_node *n);
+/* One was sent; it is answered or lost. */
+void weir_redis_node_begin_probe(struct weir_redis_node *n);
+void weir_redis_node_end_probe(struct weir_redis_node *n);
 /* Before the next tick, but each time later, until it is healthy. */
 void weir_redis_node_probe_soon(struct weir_redis_node *n);
 /* Nothing of it ran, and it has several keys of a slot that is being moved: its layers go one by one. False: it has one. */

@@ -243,7 +243,7 @@ static void probe_answered(struct weir_redis_node *n, const struct redisReply *r
 	char words[WEIR_REDIS_CAUSE_BYTES];
 	enum weir_far_error kind;
 
-	n->probing = false;
+	weir_redis_node_end_probe(n);
 	if (!r)
 		return;
 	if (error && begins(r, "NOSCRIPT") && weir_redis_conn_load(&n->conn) >= 0)
@@ -256,7 +256,7 @@ static void probe_answered(struct weir_redis_node *n, const struct redisReply *r
 		weir_redis_topology_doubt(n->s->topology, n);
 		return;
 	}
-	if (took_ns > WEIR_REDIS_PROBE_TIMEOUTS * n->s->o.timeout_ns) {
+	if (n->probe_slow) {
 		(void)snprintf(n->conn.cause, sizeof(n->conn.cause), "its reply took %llu ms",
 			       took_ns / 1000000);
 		weir_redis_node_probe_soon(n);
