@@ -251,6 +251,19 @@ static void explain_tells_the_verdict_and_what_lifts_it(void **state)
 	assert_string_equal(explain(f, "203.0.1.5", "verdict"), "drop");
 }
 
+/* The wall clock's part of a second is not lost on the way. */
+static void explain_names_no_end_before_it_is_over(void **state)
+{
+	__u64 from_ns = weir_clock_ns(CLOCK_REALTIME);
+	struct fix *f = *state;
+	char end[WEIR_TIME_STRLEN];
+
+	does(f, "{'cmd':'list_add','list':'block','prefix':'192.0.2.0/24','for_s':60}");
+	(void)weir_clock_format((__s64)((from_ns + 60 * WEIR_NS_PER_S) / WEIR_NS_PER_S), end);
+	/* times of one length: their order is that of the texts; */
+	assert_true(strcmp(explain(f, "192.0.2.9", "until"), end) > 0);
+}
+
 static void events_are_capped_kept_and_filtered(void **state)
 {
 	struct fix *f = *state;
@@ -330,6 +343,7 @@ int main(void)
 		PACKETS(a_limit_set_does_not_attach_again_what_was_detached),
 		PACKETS(requests_that_make_no_sense_are_refused),
 		PACKETS(explain_tells_the_verdict_and_what_lifts_it),
+		PACKETS(explain_names_no_end_before_it_is_over),
 		PACKETS(events_are_capped_kept_and_filtered),
 		PACKETS(status_and_top_have_every_part),
 		PACKETS(each_pass_of_the_sweep_clears_shared_words),

@@ -222,19 +222,18 @@ static void decide(struct weir_agent *a, const struct weir_prefix *who,
 	}
 }
 
-static void say_why(const struct verdict *v, __u64 now_ns, __s64 now_s, json_t *o)
+static void say_why(const struct verdict *v, json_t *o)
 {
+	__u64 now_ns = weir_clock_ns(CLOCK_MONOTONIC), wall_ns = weir_clock_ns(CLOCK_REALTIME);
+	__u64 rest_ns = v->until_ns > now_ns ? v->until_ns - now_ns : 0;
 	char text[WEIR_TIME_STRLEN];
 
 	weir_json_set_text(o, "why", v->why);
 	weir_json_set_text(o, "lift", v->lift[0] ? v->lift : NULL);
 	if (!v->until_ns)
 		return;
-	weir_json_set_u64(o, "rest_ms",
-			  v->until_ns > now_ns ? (v->until_ns - now_ns) / 1000000 : 0);
-	weir_json_set_text(
-		o, "until",
-		weir_clock_format(now_s + (__s64)((v->until_ns - now_ns) / WEIR_NS_PER_S), text));
+	weir_json_set_u64(o, "rest_ms", (rest_ns + 999999) / 1000000);
+	weir_json_set_text(o, "until", weir_clock_format(weir_clock_after(wall_ns, rest_ns), text));
 }
 
 /* What the fleet's lists say of @who to hosts that have a packet layer. */
@@ -249,7 +248,7 @@ static void explain_fleet(struct weir_agent *a, const struct weir_prefix *who, j
 		return;
 	decide(a, who, first, NULL, 0, now.mono_ns, &v);
 	weir_json_set_text(o, "fleet_verdict", v.what);
-	say_why(&v, now.mono_ns, now.wall_s, o);
+	say_why(&v, o);
 }
 
 /* What the packet layer would do with the next packet of @who, into @o. */
@@ -272,7 +271,7 @@ static void explain_packets(struct weir_agent *a, const struct weir_prefix *who,
 	decide(a, who, first, st, n, now.mono_ns, &v);
 	as_destination(a, st, n, &v);
 	weir_json_set_text(o, "verdict", v.what);
-	say_why(&v, now.mono_ns, now.wall_s, o);
+	say_why(&v, o);
 }
 
 json_t *weir_agent_explain(struct weir_agent *a, const struct weir_asked *q)

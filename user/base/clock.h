@@ -54,6 +54,12 @@ static inline __s64 weir_clock_to_wall(const struct weir_now *now, __u64 mono_ns
 	return now->wall_s - (__s64)((now->mono_ns - mono_ns) / WEIR_NS_PER_S);
 }
 
+/* For people: the first whole second of the wall clock by which so much has passed; never too early. */
+static inline __s64 weir_clock_after(__u64 wall_ns, __u64 ns)
+{
+	return (__s64)((wall_ns + ns + WEIR_NS_PER_S - 1) / WEIR_NS_PER_S);
+}
+
 #define WEIR_TIME_STRLEN 32
 /* "2026-01-02T03:04:05Z" */
 static inline const char *weir_clock_format(__s64 wall_s, char buf[static WEIR_TIME_STRLEN])
