@@ -2,6 +2,8 @@
 /* A real Cluster whose nodes change under an agent: all of them are replaced, one comes back elsewhere, slots have none, a
  * name or nothing is announced, a slot that is being moved has half of a client's states.
  */
+#include <signal.h>
+
 #include "redis/cluster_case.h"
 #include "redis/fake.h"
 
@@ -307,6 +309,39 @@ static void slots_without_a_node_are_said_and_the_others_work(void **state)
 	assert_true(fix_wait(&s->f, fix_health(&s->f) == WEIR_FAR_HEALTHY, 15000));
 }
 
+/* One of three is stopped: it is named, and nobody at the others hears of it. */
+static void a_node_that_is_away_is_named_and_the_others_work(void **state)
+{
+	const struct weir_store_limit l =
+		request_limit("x", WEIR_REQUEST_FIXED_WINDOW, 1000000, DAY);
+	struct weir_far_stats st;
+	struct set *s = *state;
+	bool admitted;
+	char name[32];
+
+	s->f.o.breaker_errors = 1;
+	s->f.o.timeout_ns = 500 * MS;
+	start(s, MASTERS);
+	weir_store_far_stats(s->f.s, &st);
+	assert_int_equal(st.nodes, MASTERS);
+	assert_int_equal(st.away, 0);
+	assert_string_equal(st.away_names, "");
+	assert_int_equal(kill(s->k.node[1].pid, SIGSTOP), 0);
+	assert_true(ask_one(&s->f, &l, cluster_client(&s->k, 1, 5), 1, &admitted) < 0);
+	assert_int_equal(ask_one(&s->f, &l, cluster_client(&s->k, 0, 5), 1, &admitted), 0);
+	weir_store_far_stats(s->f.s, &st);
+	assert_int_equal(st.health, WEIR_FAR_OPEN);
+	assert_int_equal(st.nodes, MASTERS);
+	assert_int_equal(st.away, 1);
+	(void)snprintf(name, sizeof(name), "127.0.0.1:%u", s->k.port[1]);
+	assert_string_equal(st.away_names, name);
+	assert_false(*s->f.s->away);
+	assert_int_equal(kill(s->k.node[1].pid, SIGCONT), 0);
+	assert_true(fix_wait(&s->f, fix_health(&s->f) != WEIR_FAR_OPEN, 10000));
+	weir_store_far_stats(s->f.s, &st);
+	assert_int_equal(st.away, 0);
+}
+
 /* Half of a client's states are here and half there, or none is anywhere yet: a node answers no call with both. */
 static void clients_of_two_limits_in_a_slot_on_the_move(void **state)
 {
@@ -372,6 +407,7 @@ int main(void)
 		TEST(nodes_may_announce_a_name_or_nothing),
 		TEST(of_the_servers_in_the_url_the_last_will_do),
 		TEST(slots_without_a_node_are_said_and_the_others_work),
+		TEST(a_node_that_is_away_is_named_and_the_others_work),
 		TEST(clients_of_two_limits_in_a_slot_on_the_move),
 	};
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "user/agent/metrics.h"
+#include "user/agent/json.h"
 #include "user/cli/cli.h"
 
 static const struct weir_command *find(const char *name)
@@ -212,6 +213,7 @@ static void help_is_asked_for_anywhere(void **state)
 
 static void spans_and_rates_read_well(void **state)
 {
+	_cleanup_json_ json_t *some = NULL;
 	char a[WEIR_SAY_MAX];
 
 	(void)state;
@@ -222,6 +224,10 @@ static void spans_and_rates_read_well(void **state)
 	assert_string_equal(weir_say_health("open"),
 			    "AWAY"); /* the breaker's word reads like good news */
 	assert_string_equal(weir_say_health("healthy"), "healthy");
+	some = json_pack("{s:s,s:i,s:i}", "health", "open", "nodes", 3, "nodes_away", 1);
+	assert_string_equal(weir_say_store(some), "partly AWAY");
+	(void)json_object_set_new(some, "nodes_away", json_integer(3));
+	assert_string_equal(weir_say_store(some), "AWAY");
 	assert_string_equal(weir_say_ms(250, a), "250 ms");
 	assert_string_equal(weir_say_ms(12001, a), "13 s");
 	assert_string_equal(weir_say_bits(0, a), "0 bit/s");

@@ -484,7 +484,7 @@ json_t *weir_agent_explain(struct weir_agent *a, const struct weir_asked *q);
 /* Why this host or instance is not ready to be relied upon; NULL: it is. */
 const char *weir_agent_unready(struct weir_agent *a, char *buf, size_t size);
 /* That the store does not answer, since when, and what each limit does; "" where it does, or there is none. */
-#define WEIR_AGENT_AWAY_MAX 640
+#define WEIR_AGENT_AWAY_MAX 768
 void weir_agent_say_away(const struct weir_agent *a, char *buf, size_t size);
 /* Counter index and policy index of a limit in force; false if there is none. */
 bool weir_agent_find_limit(const struct weir_agent *a, const char *name, unsigned *ret_stat,

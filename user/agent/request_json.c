@@ -154,6 +154,12 @@ static json_t *shared_json(struct weir_agent *a)
 		weir_json_set_text(o, "cause", s->cause);
 	if (s->server[0])
 		weir_json_set_text(o, "server", s->server);
+	if (s->nodes > 1)
+		weir_json_set_u64(o, "nodes", s->nodes);
+	if (s->nodes > 1 && s->away) {
+		weir_json_set_u64(o, "nodes_away", s->away);
+		weir_json_set_text(o, "away", s->away_names);
+	}
 	weir_json_set_bool(o, "secret_known", n->secret_known);
 	weir_json_set_u64(o, "agents", n->agents);
 	weir_json_set(o, "decisions", count_json(&a->request, s->decisions, b->far.decisions));
@@ -331,9 +337,18 @@ void weir_agent_say_away(const struct weir_agent *a, char *buf, size_t size)
 	if (!a->shared || far->health != WEIR_FAR_OPEN)
 		return;
 	say_fallback(a, says, sizeof(says));
-	(void)snprintf(buf, size,
-		       "the store does not answer since %s (%s): on_store_failure decides, %s",
-		       weir_clock_format(far->since_s, when), far->cause, says);
+	(void)weir_clock_format(far->since_s, when);
+	if (far->away < far->nodes)
+		(void)snprintf(buf, size,
+			       "of the store's %u nodes %u do%s not answer since %s, %s (%s): "
+			       "on_store_failure decides for clients there, %s; the others answer",
+			       far->nodes, far->away, far->away == 1 ? "es" : "", when,
+			       far->away_names, far->cause, says);
+	else
+		(void)snprintf(
+			buf, size,
+			"the store does not answer since %s (%s): on_store_failure decides, %s",
+			when, far->cause, says);
 }
 
 /* What is not counted with others now, and why. */

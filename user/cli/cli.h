@@ -81,6 +81,8 @@ int weir_fail(int code, const char *format, ...) __attribute__((format(printf, 2
 #define WEIR_SAY_MAX 64
 /* Of a shared store: an open breaker means that it is away, and "open" sounds like the opposite. */
 const char *weir_say_health(const char *health);
+/* The same of a shared store, as status has it: some of its nodes may answer. */
+const char *weir_say_store(const json_t *shared);
 /* "3 d 4 h", "2 h 3 min", "12 s". */
 const char *weir_say_span(__u64 seconds, char buf[static WEIR_SAY_MAX]);
 /* The same of milliseconds: "250 ms" below ten seconds. */

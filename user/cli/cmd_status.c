@@ -114,7 +114,7 @@ static const char *store_word(const json_t *s, const json_t *request, const json
 	const char *fleet = weir_json_text_of(json_object_get(s, "fleet"), "state");
 
 	if (shared)
-		return weir_say_health(weir_json_text_of(shared, "health"));
+		return weir_say_store(shared);
 	if (fleet)
 		return strcmp(fleet, "away") != 0 ? "healthy" : "AWAY";
 	return request ? weir_json_text_of(json_object_get(request, "store"), "kind") : "local";

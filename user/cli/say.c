@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "user/agent/json.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
 
@@ -52,6 +53,14 @@ void weir_say_lines(FILE *f, const json_t *o, const char *key, const char *befor
 const char *weir_say_health(const char *health)
 {
 	return health && !strcmp(health, "open") ? "AWAY" : health ? health : "?";
+}
+
+const char *weir_say_store(const json_t *shared)
+{
+	bool some = weir_json_u64_of(shared, "nodes_away") < weir_json_u64_of(shared, "nodes");
+	const char *health = weir_json_text_of(shared, "health");
+
+	return some && health && !strcmp(health, "open") ? "partly AWAY" : weir_say_health(health);
 }
 
 const char *weir_say_span(__u64 s, char buf[static WEIR_SAY_MAX])

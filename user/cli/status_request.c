@@ -117,7 +117,7 @@ static void print_shared(const json_t *r)
 		return;
 	(void)fputs("shared      ", stdout);
 	weir_say_clean(stdout, weir_json_text_of(s, "url"));
-	(void)printf(": %s", weir_say_health(weir_json_text_of(s, "health")));
+	(void)printf(": %s", weir_say_store(s));
 	if (weir_json_text_of(s, "since"))
 		(void)printf(" since %s", weir_json_text_of(s, "since"));
 	if (server) {

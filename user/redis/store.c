@@ -200,24 +200,53 @@ static void tick(evutil_socket_t fd, short what, void *arg)
 
 /* --- what is shown ----------------------------------------------------------------------------------------------- */
 
-/* The worst of the nodes in use. @n: whose health has changed; NULL: nodes came or went. */
-static void show_health(struct weir_redis *s, const struct weir_redis_node *n, const char *cause)
+/* One more node is away: its name into the list, "…" where there is no room for it. */
+static void add_name(char *names, size_t size, const struct weir_redis_conn *c)
 {
-	enum weir_far_health worst = s->hole ? WEIR_FAR_DEGRADED : WEIR_FAR_HEALTHY, before;
-	char where[280] = "";
-	bool away = true;
+	static const char more[] = ", …";
+	char where[280];
+	size_t at = strlen(names);
 
+	(void)weir_redis_conn_where(c, where, sizeof(where));
+	if (at + strlen(where) + 2 * sizeof(more) <= size)
+		(void)snprintf(names + at, size - at, "%s%s", at ? ", " : "", where);
+	else if (at < sizeof(more) || strcmp(names + at - (sizeof(more) - 1), more) != 0)
+		(void)snprintf(names + at, size - at, "%s", at ? more : "…");
+}
+
+/* Of the nodes in use: the worst, and which are away. */
+static void look_at_nodes(struct weir_redis *s, struct weir_far_stats *ret)
+{
+	ret->health = s->hole ? WEIR_FAR_DEGRADED : WEIR_FAR_HEALTHY;
 	for (const struct weir_redis_node *i = s->nodes; i; i = i->next) {
 		if (!i->in_map)
 			continue;
-		away &= i->breaker.health == WEIR_FAR_OPEN;
-		if (i->breaker.health > worst)
-			worst = i->breaker.health;
+		ret->nodes++;
+		if (i->breaker.health > ret->health)
+			ret->health = i->breaker.health;
+		if (i->breaker.health != WEIR_FAR_OPEN)
+			continue;
+		ret->away++;
+		add_name(ret->away_names, sizeof(ret->away_names), &i->conn);
 	}
-	s->away = away;
+}
+
+/* The worst of the nodes in use. @n: whose health has changed; NULL: nodes came or went. */
+static void show_health(struct weir_redis *s, const struct weir_redis_node *n, const char *cause)
+{
+	struct weir_far_stats now = {.nodes = 0};
+	enum weir_far_health worst, before;
+	char where[280] = "";
+
+	look_at_nodes(s, &now);
+	worst = now.health;
+	s->away = now.away == now.nodes;
 	(void)pthread_mutex_lock(&s->lock);
 	before = s->shown.health;
 	s->shown.health = worst;
+	s->shown.nodes = now.nodes;
+	s->shown.away = now.away;
+	memcpy(s->shown.away_names, now.away_names, sizeof(now.away_names));
 	if (before != worst)
 		s->shown.since_s = (__s64)(weir_clock_ns(CLOCK_REALTIME) / WEIR_NS_PER_S);
 	if ((n ? n->breaker.health != WEIR_FAR_HEALTHY : s->hole) &&

@@ -18,7 +18,10 @@ void weir_far_stats_add(struct weir_far_stats *to, const struct weir_far_stats *
 {
 	if (!to->server[0])
 		memcpy(to->server, from->server, sizeof(to->server));
-	if (from->health > to->health || !to->since_s) {
+	if (from->health > to->health || !to->since_s || from->away > to->away) {
+		to->nodes = from->nodes;
+		to->away = from->away;
+		memcpy(to->away_names, from->away_names, sizeof(to->away_names));
 		to->since_s = from->since_s;
 		memcpy(to->cause, from->cause, sizeof(to->cause));
 	}

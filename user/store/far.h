@@ -32,6 +32,8 @@ extern const __u32 weir_far_latency_us[WEIR_FAR_LATENCY_N];
 
 struct weir_far_stats {
 	enum weir_far_health health;
+	unsigned nodes, away;	/* in use; of them open */
+	char away_names[96];	/* theirs, as far as they fit */
 	__s64 since_s;		/* wall clock of the last change; 0: none yet */
 	char cause[160];	/* of the last failure; "" after none */
 	char server[128];	/* address, role, version of the node in use; "": none yet */
@@ -51,7 +53,9 @@ static inline void weir_store_far_stats(struct weir_store *s, struct weir_far_st
 		s->ops->far(s, ret);
 }
 
-/* Adds the counts of @from; health, its time and cause are those of the worse one, the server is the first known. */
+/* Adds the counts of @from; health, its time, cause and nodes are those of the worse one (of two that are open, of the one
+ * with more nodes away), the server is the first known.
+ */
 void weir_far_stats_add(struct weir_far_stats *to, const struct weir_far_stats *from);
 
 #endif
