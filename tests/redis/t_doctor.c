@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* weir doctor looks at the shared store's server: is it there, is it one that counts, what will it do when it is full? */
+/* weir doctor looks at the shared store's server: is it there, is it one that counts, what will it do when it is full?
+ * And weir check at the files that the agent would read to reach it.
+ */
 #include "redis/cluster_case.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -24,8 +27,8 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* @more: lines of `store:` after the URL. */
-static int doctor_at(const char *url, const char *more)
+/* Asks a command about a configuration. @more: lines of `store:` after the URL. */
+static int ask(const char *command, const char *url, const char *more)
 {
 	const char *build = getenv("WEIR_BUILD");
 	char text[768], program[256];
@@ -38,7 +41,12 @@ static int doctor_at(const char *url, const char *more)
 		       url, more);
 	assert_int_equal(redis_file(&server, "weir.yaml", text, conf, sizeof(conf)), 0);
 	(void)snprintf(program, sizeof(program), "%s/weir", build ? build : "build");
-	return run_cmd(0, out, sizeof(out), program, "doctor", "-c", conf);
+	return run_cmd(0, out, sizeof(out), program, command, "-c", conf);
+}
+
+static int doctor_at(const char *url, const char *more)
+{
+	return ask("doctor", url, more);
 }
 
 static int doctor(const char *more)
@@ -111,6 +119,49 @@ static void what_will_not_do_is_said(void **state)
 static void write_password(const char *text, char *ret, size_t size)
 {
 	assert_int_equal(redis_file(&server, "password", text, ret, size), 0);
+}
+
+/* What the agent would not start with is no configuration that is right. */
+static void check_reads_the_files_of_the_store(void **state)
+{
+	static const struct {
+		const char *key, *text, *says;
+		int mode, status;
+	} rows[] = {
+		{"password_file", "pa55word\n", "is right", 0600, 0},
+		{"password_file", "pa55word\n", "everybody on this host may read it (chmod o-r)",
+		 0644, 0},
+		{"password_file", "", "must hold the password alone", 0600, 2},
+		{"password_file", "pa55word\nmore\n", "must hold the password alone, in one line",
+		 0600, 2},
+		{"key_secret_file", "pa55word\n", "must hold 64 hexadecimal digits", 0600, 2},
+	};
+	char path[128], more[192];
+
+	(void)state;
+	assert_int_equal(redis_start(&server, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		write_password(rows[i].text, path, sizeof(path));
+		assert_int_equal(chmod(path, (mode_t)rows[i].mode), 0);
+		(void)snprintf(more, sizeof(more), ", %s: %s", rows[i].key, path);
+		assert_int_equal(ask("check", "redis://127.0.0.1", more), rows[i].status);
+		says(rows[i].says);
+		assert_null(strstr(out, "pa55"));
+		assert_true(rows[i].mode != 0600 || !strstr(out, "everybody on"));
+	}
+	assert_int_equal(ask("check", "redis://127.0.0.1", ", password_file: /nowhere/pass"), 0);
+	says("store.password_file /nowhere/pass: No such file");
+	assert_int_equal(ask("check", "redis://127.0.0.1", ", password_file: /tmp"), 2);
+	says("store.password_file /tmp: Is a directory");
+}
+
+static void a_password_in_the_place_of_a_user_is_not_said(void **state)
+{
+	(void)state;
+	assert_int_equal(redis_start(&server, NULL), 0);
+	assert_int_equal(doctor_at("redis://pa55word@127.0.0.1:1", ""), 1);
+	says("the user of the store needs a password (password_file)");
+	assert_null(strstr(out, "pa55"));
 }
 
 static void a_right_that_is_missing_is_named(void **state)
@@ -314,6 +365,8 @@ int main(void)
 		cmocka_unit_test_teardown(what_a_full_server_would_do_is_told, tear_down),
 		cmocka_unit_test_teardown(what_will_not_do_is_said, tear_down),
 		cmocka_unit_test_teardown(a_server_that_is_too_old_is_refused, tear_down),
+		cmocka_unit_test_teardown(check_reads_the_files_of_the_store, tear_down),
+		cmocka_unit_test_teardown(a_password_in_the_place_of_a_user_is_not_said, tear_down),
 		cmocka_unit_test_teardown(a_right_that_is_missing_is_named, tear_down),
 		cmocka_unit_test_teardown(a_server_that_will_not_count_is_no_good_one, tear_down),
 		cmocka_unit_test_teardown(what_sentinels_can_do_is_told, tear_down),

@@ -193,6 +193,10 @@ static void which_password_counts(void **state)
 	assert_string_equal(a, "from file");
 	assert_int_equal(weir_conf_store_password(&d->store, &b, &e), 0);
 	assert_string_equal(b, "from env");
+	assert_int_equal(setenv("WEIR_STORE_PASSWORD", "", 1), 0);
+	assert_int_equal(weir_conf_store_password(&d->store, &none, &e), 0);
+	assert_null(none);
+	expect_problem("store: {url: redis://a, user: weir}\n", 0, 1, 31, "no password is here");
 	assert_int_equal(unsetenv("WEIR_STORE_PASSWORD"), 0);
 	assert_int_equal(weir_conf_store_password(&d->store, &none, &e), 0);
 	assert_null(none);

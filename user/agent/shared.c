@@ -124,7 +124,7 @@ int weir_shared_new(const struct weir_conf *conf, struct weir_shared **ret, stru
 		return weir_error_set(e, -ENOMEM, "out of memory");
 	r = fill(s, &conf->store, e);
 	if (r < 0)
-		return weir_error_prefix(e, r, "store");
+		return r;
 	*ret = TAKE_PTR(s);
 	return 0;
 }

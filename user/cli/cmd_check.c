@@ -6,7 +6,9 @@
 #include <grp.h>
 #include <net/if.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "user/agent/shared.h"
 #include "user/base/clock.h"
 #include "user/base/str.h"
 #include "user/cli/cli.h"
@@ -229,36 +231,63 @@ static void print_memory(const struct weir_conf *c)
 		     (unsigned long long)entry4, (unsigned long long)entry6);
 }
 
-/* What only the engine knows of the request layer's part: plans_file, and rules that cannot be built. */
-static size_t check_requests(const struct weir_conf *c, const char *name)
+/* A file that the agent will read at its start: is it there, and who else may read it? @secret: nobody else should. */
+static bool check_file(const char *key, const char *path, bool secret, const char *name)
+{
+	struct stat st;
+	char text[512];
+
+	if (access(path, R_OK) < 0 || stat(path, &st) < 0) {
+		(void)snprintf(text, sizeof(text), "%s %.300s: %s", key, path, strerror(errno));
+		warn(name, text);
+		return false;
+	}
+	if (secret && st.st_mode & S_IROTH) {
+		(void)snprintf(text, sizeof(text),
+			       "%s %.300s: everybody on this host may read it (chmod o-r)", key,
+			       path);
+		warn(name, text);
+	}
+	return true;
+}
+
+/* The store's files hold what they should, as far as whoever asks may read them. */
+static size_t check_store(const struct weir_conf *c, const char *name)
 {
 	const struct {
 		const char *key, *path;
-	} file[] = {{"store.password_file", c->store.password_file},
-		    {"store.sentinel.password_file", c->store.sentinel_password_file},
-		    {"store.key_secret_file", c->store.key_secret_file},
-		    {"store.tls.ca", c->store.tls_ca},
-		    {"store.tls.cert", c->store.tls_cert},
-		    {"store.tls.key", c->store.tls_key}};
+		bool secret;
+	} file[] = {{"store.password_file", c->store.password_file, true},
+		    {"store.sentinel.password_file", c->store.sentinel_password_file, true},
+		    {"store.key_secret_file", c->store.key_secret_file, true},
+		    {"store.tls.ca", c->store.tls_ca, false},
+		    {"store.tls.cert", c->store.tls_cert, false},
+		    {"store.tls.key", c->store.tls_key, true}};
+	_cleanup_(weir_shared_freep) struct weir_shared *shared = NULL;
+	struct weir_error e = {};
+	bool readable = true;
+
+	if (!c->store.shared)
+		return 0;
+	for (size_t i = 0; i < ARRAY_LEN(file); i++)
+		if (file[i].path)
+			readable &= check_file(file[i].key, file[i].path, file[i].secret, name);
+	if (!readable || weir_shared_new(c, &shared, &e) == 0)
+		return 0;
+	(void)weir_fail(0, "%s: %s", name, e.text);
+	return 1;
+}
+
+/* What only the engine knows of the request layer's part: plans_file, and rules that cannot be built. */
+static size_t check_requests(const struct weir_conf *c, const char *name)
+{
 	_cleanup_(weir_l7_freep) struct weir_l7 *l7 = NULL;
 	struct weir_error e = {};
-	char text[512];
 
-	for (size_t i = 0; i < c->request.n_listener; i++) {
-		const char *token = c->request.listener[i].token_file;
-
-		if (!token || access(token, R_OK) == 0)
-			continue;
-		(void)snprintf(text, sizeof(text), "token_file %.300s: %s", token, strerror(errno));
-		warn(name, text);
-	}
-	for (size_t i = 0; c->store.shared && i < ARRAY_LEN(file); i++) {
-		if (!file[i].path || access(file[i].path, R_OK) == 0)
-			continue;
-		(void)snprintf(text, sizeof(text), "%s %.300s: %s", file[i].key, file[i].path,
-			       strerror(errno));
-		warn(name, text);
-	}
+	for (size_t i = 0; i < c->request.n_listener; i++)
+		if (c->request.listener[i].token_file)
+			(void)check_file("token_file", c->request.listener[i].token_file, true,
+					 name);
 	if (!c->request.n_limit && !c->request.n_listener)
 		return 0;
 	if (weir_l7_new(c, NULL, &l7, &e) == 0)
@@ -292,6 +321,7 @@ int weir_cmd_check(const struct weir_args *a)
 		(void)weir_fail(0, "%s", e.text);
 		errors++;
 	}
+	errors += check_store(c, name);
 	errors += check_requests(c, name);
 	if (errors) {
 		weir_compiled_free(m);

@@ -19,6 +19,14 @@ const char *const weir_words_limits_from[] = {"file", "store", NULL};
 
 /* --- reading ---- */
 
+/* A variable that is set to nothing says nothing. */
+static const char *variable(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? text : NULL;
+}
+
 static const yaml_node_t *at(const struct weir_reader *r, const char *section, const char *key)
 {
 	return weir_reader_top_at(r, section, key);
@@ -63,7 +71,7 @@ static void check_password(const struct weir_reader *r, const struct weir_conf_s
 				 "url: there is a password in it, for everybody who may read this "
 				 "file%s (password_file)",
 				 s->password_file ? ", and password_file has another" : "");
-	else if (user && !s->password_file && !getenv(PASSWORD_VARIABLE))
+	else if (user && !s->password_file && !variable(PASSWORD_VARIABLE))
 		weir_reader_warn(r, at(r, "store", s->user ? "user" : "url"),
 				 "user: no password is here (password_file, or " PASSWORD_VARIABLE
 				 " in the agent's environment)");
@@ -80,7 +88,7 @@ static void check_sentinel(const struct weir_reader *r, const struct weir_conf_s
 		weir_reader_error(
 			r, where,
 			"sentinel: url names no Sentinels (redis+sentinel://host,…/MASTER)");
-	else if (s->sentinel_user && !s->sentinel_password_file && !getenv(SENTINEL_VARIABLE))
+	else if (s->sentinel_user && !s->sentinel_password_file && !variable(SENTINEL_VARIABLE))
 		weir_reader_warn(r, where,
 				 "sentinel: no password for user is here (password_file, "
 				 "or " SENTINEL_VARIABLE " in the agent's environment)");
@@ -201,42 +209,45 @@ static int read_password(const char *key, const char *path, char **ret, struct w
 	while (n && (buf[n - 1] == '\n' || buf[n - 1] == '\r'))
 		n--;
 	buf[n] = '\0';
-	r = n && n <= PASSWORD_MAX_BYTES && strlen(buf) == (size_t)n ? 0 : -EINVAL;
+	r = n && n <= PASSWORD_MAX_BYTES && strcspn(buf, "\r\n") == (size_t)n ? 0 : -EINVAL;
 	if (r == 0) {
 		*ret = strdup(buf);
 		r = *ret ? 0 : -ENOMEM;
 	}
 	explicit_bzero(buf, sizeof(buf));
-	return r == -EINVAL
-		       ? weir_error_set(e, r, "%s %s must hold the password alone, 1 to %d bytes",
-					key, path, PASSWORD_MAX_BYTES)
+	return r == -EINVAL ? weir_error_set(
+				      e, r,
+				      "%s %s must hold the password alone, in one line of 1 to %d "
+				      "bytes",
+				      key, path, PASSWORD_MAX_BYTES)
 	       : r < 0 ? weir_error_set(e, r, "out of memory")
 		       : 0;
 }
 
 /* That of the file, else of the environment; NULL: there is none. */
-static int find_password(const char *key, const char *path, const char *variable, char **ret,
+static int find_password(const char *key, const char *path, const char *name, char **ret,
 			 struct weir_error *e)
 {
+	const char *text = variable(name);
+
 	*ret = NULL;
 	if (path)
 		return read_password(key, path, ret, e);
-	if (!variable || !*variable)
+	if (!text)
 		return 0;
-	*ret = strdup(variable);
+	*ret = strdup(text);
 	return *ret ? 0 : weir_error_set(e, -ENOMEM, "out of memory");
 }
 
 int weir_conf_store_password(const struct weir_conf_store *s, char **ret, struct weir_error *e)
 {
-	return find_password("store.password_file", s->password_file, getenv(PASSWORD_VARIABLE),
-			     ret, e);
+	return find_password("store.password_file", s->password_file, PASSWORD_VARIABLE, ret, e);
 }
 
 int weir_conf_sentinel_password(const struct weir_conf_store *s, char **ret, struct weir_error *e)
 {
 	return find_password("store.sentinel.password_file", s->sentinel_password_file,
-			     getenv(SENTINEL_VARIABLE), ret, e);
+			     SENTINEL_VARIABLE, ret, e);
 }
 
 const char *weir_conf_store_shown(const struct weir_conf_store *s, char *buf, size_t n)
