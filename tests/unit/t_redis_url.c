@@ -115,6 +115,8 @@ static void mistakes_have_sentences_without_the_password(void **state)
 		{"REDIS://x", "no address of a store"},
 		{"redis://u:hush@", "no name"},
 		{"redis://u:hush@:6379", "no name"},
+		{"redis://u:hush@x y", "blank"},
+		{"redis://u:hush@[::1\n]", "blank"},
 		{"redis://u:hush@x:0", "port"},
 		{"redis://u:hush@x:65536", "port"},
 		{"redis://u:hush@x:", "port"},

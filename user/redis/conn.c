@@ -200,13 +200,31 @@ static const char *words_of_line(const struct redisReply *r, const char *script,
 	return "the user may not run a command of the script (ACL LOG names it)";
 }
 
+/* What an error means, where the server's own words say it to no operator. */
+static const struct {
+	const char *begins, *words;
+} meanings[] = {
+	{"LOADING", "it is loading its data"},
+	{"OOM", "maxmemory is reached and nothing may be evicted"},
+	{"DENIED", "it is in protected mode: until it has a password it serves its own host alone"},
+	{"ERR DB index is out of range",
+	 "it has no such database (the number that ends store.url)"},
+	{"ERR This instance has cluster support disabled",
+	 "it is no node of a Cluster (redis:// is for one server)"},
+	{"ERR unknown command 'SENTINEL'", "it is no Sentinel (redis:// is for the server itself)"},
+	{"ERR unknown command `SENTINEL`", "it is no Sentinel (redis:// is for the server itself)"},
+	{"ERR unknown command 'SCRIPT'", "it has no scripts (a Sentinel is redis+sentinel://)"},
+	{"ERR unknown command `SCRIPT`", "it has no scripts (a Sentinel is redis+sentinel://)"},
+};
+
 const char *weir_redis_error_words(const struct redisReply *r, const char *script, char *buf,
 				   size_t size)
 {
 	const char *open = strchr(r->str, '\''), *close = open ? strchr(open + 1, '\'') : NULL;
 
-	if (begins(r, "LOADING"))
-		return "it is loading its data";
+	for (size_t n = 0; n < ARRAY_LEN(meanings); n++)
+		if (begins(r, meanings[n].begins))
+			return meanings[n].words;
 	if (begins(r, "ERR The user executing the script can't"))
 		return words_of_line(r, script, buf, size);
 	if (!begins(r, "NOPERM") && !begins(r, "ERR ACL failure in script"))
@@ -409,7 +427,8 @@ static void disconnected(const struct redisAsyncContext *ac, int status)
 	if (!c || c->ac != ac)
 		return;
 	c->ac = NULL; /* hiredis frees it */
-	weir_redis_conn_fail(c, "%s",
+	weir_redis_conn_fail(c, "%s%s",
+			     ac->err == REDIS_ERR_PROTOCOL ? "what answers is no Redis: " : "",
 			     c->tls_cause[0] ? c->tls_cause
 			     : status == REDIS_OK || !ac->errstr || !ac->errstr[0]
 				     ? "the connection was closed"

@@ -112,7 +112,7 @@ static const struct {
 	enum weir_far_error kind;
 	const char *words; /* NULL: weir_redis_error_words */
 } errors[] = {
-	{"OOM", WEIR_FAR_ERROR_OOM, "maxmemory is reached and nothing may be evicted"},
+	{"OOM", WEIR_FAR_ERROR_OOM, NULL},
 	{"LOADING", WEIR_FAR_ERROR_REPLY, NULL},
 	{"MASTERDOWN", WEIR_FAR_ERROR_REPLY, "it is a replica without its master"},
 	{"BUSY", WEIR_FAR_ERROR_REPLY, "it is busy with somebody's script"},

@@ -403,11 +403,14 @@ static int set_up(struct weir_redis *s, const struct weir_redis_options *o, stru
 	r = r < 0 ? r : copy_or_none(o->prefix, "weir:", &s->prefix);
 	if (r < 0)
 		return r;
+	/* No user is named: a password in the place of one, as in redis://PASSWORD@host, is a common slip. */
 	if (s->user && !s->password)
-		return weir_error_set(e, -EINVAL, "a user (%s) needs a password", s->user);
+		return weir_error_set(e, -EINVAL,
+				      "the user of the store needs a password (password_file)");
 	if (s->sentinel_user && !s->sentinel_password)
-		return weir_error_set(e, -EINVAL, "sentinel: a user (%s) needs a password",
-				      s->sentinel_user);
+		return weir_error_set(e, -EINVAL,
+				      "the Sentinels' user needs a password "
+				      "(sentinel.password_file)");
 	if (s->url.tls) {
 		r = weir_hi_tls_new(o, &s->tls, e);
 		if (r < 0)

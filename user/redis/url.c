@@ -115,6 +115,9 @@ static int read_seed(const char *text, size_t n, struct weir_redis_url *u, struc
 	if (host == host_end)
 		return weir_error_set(e, -EINVAL, "a server has no name (for example %s)",
 				      "redis://10.0.0.5:6379");
+	for (const char *c = host; c < host_end; c++)
+		if ((unsigned char)*c <= ' ' || *c == 127)
+			return weir_error_set(e, -EINVAL, "a server's name has a blank in it");
 	if (host_end - host > 253)
 		return weir_error_set(e, -EINVAL, "the name of a server is longer than 253 bytes");
 	if (port) {
