@@ -11,10 +11,10 @@
 #define CLIENTS 64
 #define CONF                                                                                       \
 	LISTENERS                                                                                  \
-		"store: {url: \"redis+cluster://127.0.0.1:%u\", key_secret_file: @DIR@/secret}\n"  \
-		"request_limits:\n  - {name: shut, key: ip, algorithm: fixed-window, limit: "      \
-		"1000000, "                                                                        \
-		"window: 1h, on_store_failure: closed}\n"
+	"store: {url: \"redis+cluster://127.0.0.1:%u\", key_secret_file: @DIR@/secret}\n"          \
+	"request_limits:\n  - {name: shut, key: ip, algorithm: fixed-window, limit: "              \
+	"1000000, "                                                                                \
+	"window: 1h, on_store_failure: closed}\n"
 
 /* How many clients pass. */
 static unsigned passing(struct agent *a)
