@@ -30,12 +30,18 @@ struct lab {
 	unsigned under_way;
 	unsigned code[WEIR_ANSWER_SHUTTING_DOWN + 1];
 	uint64_t slowest_ns;
+	unsigned timeout_ms; /* 0: so long that a busy machine does not meet it */
 };
+
+static unsigned timeout_of(const struct lab *lab)
+{
+	return lab->timeout_ms ? lab->timeout_ms : 1000;
+}
 
 static int store_of(void *arg, struct event_base *base, struct weir_store **ret)
 {
 	struct lab *lab = arg;
-	struct weir_redis_options o = {.timeout_ns = 15 * MS,
+	struct weir_redis_options o = {.timeout_ns = timeout_of(lab) * MS,
 				       .breaker_errors = 20,
 				       .breaker_within_ns = 1000 * MS,
 				       .probe_ns = 50 * MS,
@@ -64,8 +70,8 @@ static void agent_of(struct lab *lab, size_t i, const char *text, const unsigned
 	struct weir_error e = {""};
 
 	assert_true(asprintf(&all,
-			     "interfaces: []\nhttp: {budget: 20ms}\nstore: {url: redis://x}\n%s",
-			     text) > 0);
+			     "interfaces: []\nhttp: {budget: %ums}\nstore: {url: redis://x}\n%s",
+			     timeout_of(lab) + 5, text) > 0);
 	conf = conf_of(all);
 	if (weir_l7_new(conf, &o, &lab->l7[i], &e) < 0)
 		fail_msg("%s", e.text);
@@ -373,12 +379,13 @@ static void a_stopped_server_makes_nobody_wait_beyond_the_budget(void **state)
 {
 	struct lab *lab = *state;
 
+	lab->timeout_ms = 100;
 	begin(lab, true, MODES);
 	assert_int_equal(passing(lab, 60, "/open"), 10);
 	assert_int_equal(kill(lab->r.pid, SIGSTOP), 0);
 	turn(lab, 1100); /* what was remembered of refusals is over */
 	assert_int_equal(passing(lab, 300, "/open"), 300);
-	assert_in_range(lab->slowest_ns, 0, 100 * MS); /* 20 ms, and a busy machine */
+	assert_in_range(lab->slowest_ns, 0, 300 * MS); /* 100 ms, and a busy machine */
 	assert_true(until(lab, health(lab, 0) == WEIR_FAR_OPEN, 3000));
 	assert_int_equal(passing(lab, 5000, "/open"), 5000);
 	assert_in_range(lab->slowest_ns, 0, 20 * MS); /* not asked any more */
