@@ -175,6 +175,31 @@ static void a_node_that_comes_back_elsewhere_is_found(void **state)
 	assert_int_equal(s->load.refused, 0);
 }
 
+/* Nobody asks for anything meanwhile, so no failure tells of it but the connection that is lost. */
+static void a_node_that_comes_back_elsewhere_is_found_without_a_request(void **state)
+{
+	const struct weir_store_limit l =
+		request_limit("quiet", WEIR_REQUEST_FIXED_WINDOW, 1000000, DAY);
+	struct set *s = *state;
+	struct cluster *k = &s->k;
+	__u64 client;
+	bool admitted;
+
+	start(s, MASTERS);
+	client = cluster_client(k, 1, 5);
+	assert_true(fix_wait(&s->f, ask_one(&s->f, &l, client, 1, &admitted) == 0, 10000));
+	fix_turn(&s->f, 1000); /* the doubts of the beginning are over */
+	cluster_kill(k, 1);
+	fix_turn(&s->f, 500);
+	k->node[1].port = redis_free_port(); /* its folder says who it is */
+	k->bus[1] = 0;
+	assert_int_equal(cluster_run(k, 1), 0);
+	assert_true(cluster_is_up(k));
+	fix_turn(&s->f, 3000);
+	assert_int_equal(ask_one(&s->f, &l, client, 1, &admitted), 0); /* the first one */
+	assert_true(admitted);
+}
+
 static void an_orderly_failover_loses_nothing(void **state)
 {
 	const struct weir_store_limit l =
@@ -403,6 +428,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(all_nodes_are_replaced),
 		TEST(a_node_that_comes_back_elsewhere_is_found),
+		TEST(a_node_that_comes_back_elsewhere_is_found_without_a_request),
 		TEST(an_orderly_failover_loses_nothing),
 		TEST(nodes_may_announce_a_name_or_nothing),
 		TEST(of_the_servers_in_the_url_the_last_will_do),

@@ -515,6 +515,62 @@ static void names_are_looked_up_off_the_loop(void **state)
 	assert_non_null(strstr(s.cause, "name"));
 }
 
+/* --- what time was spent on ---------------------------------------------------------------------------------------- */
+
+#define UNDER_WAY 4 /* calls to a node; what comes then waits for its turn */
+
+/* The time in the queue is of the same budget. */
+static void what_a_deadline_passed_for_is_counted_as_that(void **state)
+{
+	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
+	struct fix *f = *state;
+	struct weir_far_stats was, s;
+	struct ask a[UNDER_WAY + 2];
+
+	f->o.timeout_ns = 500 * MS; /* all are asked before the first is over */
+	f->o.breaker_errors = 100;
+	f->o.probe_ns = 5000 * MS; /* nor is the connection given up */
+	start(f);
+	counters(f, &was);
+	assert_int_equal(kill(f->r.pid, SIGSTOP), 0);
+	for (size_t i = 0; i < ARRAY_LEN(a); i++) {
+		a[i] = (struct ask){.y = {request_layer(&l, i, 1)}};
+		ask_start(f, &a[i], 1);
+		fix_turn(f, 5); /* a call of its own */
+	}
+	counters(f, &s);
+	assert_int_equal(s.calls - was.calls, UNDER_WAY);
+	for (size_t i = 0; i < ARRAY_LEN(a); i++) {
+		assert_true(fix_wait(f, a[i].r != 1, 5000));
+		assert_int_equal(a[i].r, -ETIMEDOUT);
+		assert_true(a[i].ended_ns - a[i].began_ns < 1000 * MS); /* 500, busy machine */
+	}
+	assert_int_equal(kill(f->r.pid, SIGCONT), 0);
+	counters(f, &s);
+	assert_int_equal(s.errors[WEIR_FAR_ERROR_REPLY] - was.errors[WEIR_FAR_ERROR_REPLY],
+			 UNDER_WAY);
+	assert_int_equal(s.errors[WEIR_FAR_ERROR_QUEUE] - was.errors[WEIR_FAR_ERROR_QUEUE],
+			 ARRAY_LEN(a) - UNDER_WAY);
+	assert_int_equal(s.errors[WEIR_FAR_ERROR_CONNECT], was.errors[WEIR_FAR_ERROR_CONNECT]);
+}
+
+/* Neither the timer of its greeting nor anything else that was set before it was there. */
+static void a_connection_that_was_made_is_left_alone(void **state)
+{
+	struct weir_store_limit l = request_limit("x", WEIR_REQUEST_TOKEN_BUCKET, 100, SEC);
+	struct fix *f = *state;
+	struct weir_far_stats s;
+	bool admitted;
+
+	start(f);
+	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
+	fix_turn(f, 2500);
+	assert_int_equal(ask_one(f, &l, 1, 1, &admitted), 0);
+	counters(f, &s);
+	assert_int_equal(s.reconnects, 1);
+	assert_int_equal(s.errors[WEIR_FAR_ERROR_CONNECT], 0);
+}
+
 /* --- bounds -------------------------------------------------------------------------------------------------------- */
 
 static void no_more_wait_than_may(void **state)
@@ -589,6 +645,8 @@ int main(void)
 		TEST(the_least_rights_are_enough),
 		TEST(a_replica_is_said_and_left),
 		TEST(names_are_looked_up_off_the_loop),
+		TEST(what_a_deadline_passed_for_is_counted_as_that),
+		TEST(a_connection_that_was_made_is_left_alone),
 		TEST(no_more_wait_than_may),
 		TEST(what_is_pending_is_answered_when_the_store_goes),
 		TEST(one_layer_twice_and_numbers_beyond_a_double_are_refused),

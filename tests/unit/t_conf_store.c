@@ -115,6 +115,11 @@ static void mistakes_about_the_store(void **state)
 	expect_problem("store: {url: redis://a, user: two words}\n", 1, 1, 31, "one word");
 	expect_problem("store: {url: redis://a, sentinel: {user: x}}\n", 1, 1, 35,
 		       "url names no Sentinels (redis+sentinel://host,…/MASTER)");
+	expect_problem("store:\n  url: redis+sentinel://a,b:99999/m\n", 1, 2, 8,
+		       "the port of a server is no number from 1 to 65535");
+	expect_problem("store:\n  url: redis+sentinel://a,,b/m\n", 1, 2, 8, "a server has no name");
+	expect_problem("store:\n  url: redis+sentinel://a,b\n", 1, 2, 8,
+		       "the name of the master is missing");
 	expect_problem("store: {url: redis+sentinel://a/m, sentinel: {user: x}}\n", 0, 1, 46,
 		       "no password for user is here");
 	expect_problem("store: {url: redis://a, prefix: \"a*\"}\n", 1, 1, 33, "cannot begin keys");
