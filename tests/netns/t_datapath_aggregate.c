@@ -118,10 +118,32 @@ static void what_all_owe_survives_reload_restart_and_resize(void **state)
 	assert_int_equal(passed_all(30), BURST + 5);
 }
 
+static void a_budget_of_all_that_is_added_takes_nothing_from_the_others(void **state)
+{
+	struct fix *f = *state;
+
+	open_it(f);
+	apply_it(f);
+	assert_int_equal(passed_of("192.0.2.9", 15), BURST);
+	f->limit[1] = f->limit[0];
+	(void)snprintf(f->limit[1].name, sizeof(f->limit[1].name), "all");
+	f->limit[1].per = WEIR_PER_ALL;
+	f->conf.n_limits = 2;
+	apply_it(f);
+	assert_int_equal(passed_of("192.0.2.9", 5), 0);
+	assert_int_equal(passed_of("192.0.2.10", 15), BURST); /* the new one begins empty */
+	assert_int_equal(passed_of("192.0.2.11", 5), 0);
+	f->conf.n_limits = 1; /* and goes */
+	apply_it(f);
+	assert_int_equal(passed_of("192.0.2.9", 5), 0);
+	assert_int_equal(passed_of("192.0.2.12", 15), BURST);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_a_destination_owes_survives_reload_restart_and_resize),
+		TEST(a_budget_of_all_that_is_added_takes_nothing_from_the_others),
 		TEST(what_all_owe_survives_reload_restart_and_resize),
 	};
 
