@@ -4,9 +4,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <bpf/bpf.h>
+
 #include "host.h"
 #include "lib/gen.h"
 #include "user/base/cleanup.h"
+#include "weir/maps.h"
 
 #define WAIT_MS 15000
 
@@ -354,6 +357,47 @@ static void tables_of_another_size_are_told_of_once(void **state)
 	assert_null(strstr(f->h.out, "began empty"));
 }
 
+static void say_version(__u32 abi)
+{
+	_cleanup_close_ int fd = bpf_obj_get(LAB_BPFFS "/weir/meta");
+	struct weir_meta meta;
+	__u32 zero = 0;
+
+	assert_int_equal(bpf_map_lookup_elem(fd, &zero, &meta), 0);
+	meta.abi = abi;
+	assert_int_equal(bpf_map_update_elem(fd, &zero, &meta, BPF_ANY), 0);
+}
+
+static bool log_says(struct fix *f, const char *words)
+{
+	return run_cmd(0, f->h.out, sizeof(f->h.out), "grep", "-q", words, f->h.log) == 0;
+}
+
+/* What it counted begins empty, once; a restart with the same layout keeps it. */
+static void an_upgrade_to_another_layout_is_told_of(void **state)
+{
+	static const char words[] = "of version 99, this agent's of version";
+	struct fix *f = *state;
+
+	flood(f, 50000);
+	assert_true(wait_for(counted(f, "reasons", "drop_limit") > 40000, WAIT_MS));
+	host_stop(&f->h, SIGTERM);
+	host_start(&f->h);
+	assert_true(counted(f, "reasons", "drop_limit") > 40000);
+	assert_false(log_says(f, words));
+	host_stop(&f->h, SIGTERM);
+	say_version(99);
+	host_start(&f->h);
+	assert_true(is_attached(f));
+	assert_int_equal(counted(f, "reasons", "drop_limit"), 0);
+	expect(f, weir("status"), 0, words);
+	expect(f, 0, 0, "state and lists in the kernel begin empty");
+	assert_true(log_says(f, words));
+	host_stop(&f->h, SIGTERM);
+	host_start(&f->h);
+	expect(f, weir("status"), 0, "with all state");
+}
+
 static bool exists(struct fix *f, const char *path)
 {
 	return run_cmd(f->h.lab.netns_fd[LAB_WEIR], f->h.out, sizeof(f->h.out), "test", "-e",
@@ -522,6 +566,7 @@ int main(void)
 		T(events_are_followed_as_they_come),
 		T(detach_works_with_and_without_an_agent),
 		T(tables_of_another_size_are_told_of_once),
+		T(an_upgrade_to_another_layout_is_told_of),
 		T(a_first_start_that_fails_leaves_nothing),
 		T(pins_that_somebody_removed_come_back_with_a_reload),
 		T(an_interface_that_comes_back_is_protected_again),

@@ -327,7 +327,8 @@ static int check(struct weir_datapath *d, struct weir *skel, struct weir_found *
 					       at ? ", " : "", weir_map_desc[m].name);
 	}
 	if (n_bad)
-		weir_note(d, "maps that were missing or had another layout are made anew: %s",
+		weir_note(d,
+			  "maps that were missing or had another layout begin empty, made anew: %s",
 			  names);
 	if (bad[WEIR_MAP_SOURCES] || bad[WEIR_MAP_SOURCES6])
 		f->resized = false;
