@@ -182,7 +182,7 @@ test: ## scripts/test
 lint: ## format, both compilers' warnings, cppcheck, shellcheck, own rules
 	$(Q)scripts/lint
 format: ## rewrite the C files in the project's format
-	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
+	$(Q)clang-format -i $$(git ls-files -co --exclude-standard '*.c' '*.h')
 
 # --- install ---------------------------------------------------------------------------------
 install: all ## binary, BPF object, man page, unit file, default configuration (monitor mode)
