@@ -391,7 +391,7 @@ static void an_upgrade_to_another_layout_is_told_of(void **state)
 	assert_true(is_attached(f));
 	assert_int_equal(counted(f, "reasons", "drop_limit"), 0);
 	expect(f, weir("status"), 0, words);
-	expect(f, 0, 0, "state and lists in the kernel begin empty");
+	expect(f, 0, 0, "limits, counters and lists in the kernel begin empty");
 	assert_true(log_says(f, words));
 	host_stop(&f->h, SIGTERM);
 	host_start(&f->h);

@@ -258,7 +258,7 @@ static int check_meta(struct weir_datapath *d, const struct weir *skel, struct w
 	if (meta.magic != WEIR_MAGIC || meta.abi != WEIR_ABI) {
 		weir_note(d,
 			  "the maps found are of version %u, this agent's of version %u: all made "
-			  "anew, state and lists in the kernel begin empty",
+			  "anew, limits, counters and lists in the kernel begin empty",
 			  meta.magic == WEIR_MAGIC ? meta.abi : 0, WEIR_ABI);
 		return -EPROTO;
 	}
