@@ -154,14 +154,19 @@ static bool decides(const struct proxy *p)
 	return yes;
 }
 
-static void start_agent(void)
+static void start_agent_with(const char *conf)
 {
-	int r = agent_start(&stand.agent, stand.conf);
+	int r = agent_start(&stand.agent, conf);
 
 	if (r < 0)
 		fail_msg("agent: %s: %s", strerror(-r), stand.agent.out);
 	if (!wait_for(decides(&stand.open) && decides(&stand.closed), PROXY_WAIT_MS))
 		fail_msg("the proxies do not find the agent");
+}
+
+static void start_agent(void)
+{
+	start_agent_with(stand.conf);
 }
 
 static int try_start(struct proxy *p, bool closed)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A real Caddy before an application and an agent, with docs/proxies/Caddyfile as it stands. */
 #include "tests/proxy/proxy_test.h"
+#include "tests/proxy/store_test.h"
 
 static const char *const profile = "caddy", *const program = "caddy";
 
@@ -55,7 +56,9 @@ static int (*const start_proxy)(struct proxy *p, const char *dir, const char *wh
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {COMMON_TESTS};
+	const struct CMUnitTest tests[] = {COMMON_TESTS,
+					   cmocka_unit_test(
+						   a_store_that_is_killed_is_what_each_limit_says)};
 
 	return is_missing() ? 77 : cmocka_run_group_tests(tests, set_up, tear_down);
 }
