@@ -16,7 +16,7 @@
 	"  - {name: " name ", match: {path: /" name                                                \
 	"}, key: ip, algorithm: fixed-window, limit: 1000000, window: 1h" more "}\n"
 #define CONF                                                                                       \
-	LISTENERS "store: {url: \"%s\", key_secret_file: @DIR@/secret}\n"                          \
+	LISTENERS "store: {url: \"%s\"%s}\n"                                                       \
 		  "request_limits:\n" LIMIT("shared", "") LIMIT("also", "")                        \
 			  LIMIT("free", ", on_store_failure: open")                                \
 				  LIMIT("shut", ", on_store_failure: closed")
@@ -29,8 +29,9 @@ static const char *const names[WAYS] = {"nobody listens", "nobody answers", "slo
 struct lab {
 	struct agent a;
 	enum way way;
-	int hole;   /* listens, and never accepts; -1: none */
-	pid_t fake; /* 0: none */
+	int hole;     /* listens, and never accepts; -1: none */
+	pid_t fake;   /* 0: none */
+	bool unkeyed; /* the fleet's secret would be in the store alone */
 };
 
 /* --- servers that are of no use ------------------------------------------------------------------------------------ */
@@ -100,7 +101,8 @@ static void begin(struct lab *lab)
 	assert_int_equal(agent_prepare(&lab->a), 0);
 	assert_int_equal(agent_file(&lab->a, "secret", secret), 0);
 	url_of(lab, url, sizeof(url));
-	(void)snprintf(conf, sizeof(conf), CONF, url);
+	(void)snprintf(conf, sizeof(conf), CONF, url,
+		       lab->unkeyed ? "" : ", key_secret_file: @DIR@/secret");
 	must_start(&lab->a, conf);
 }
 
@@ -226,11 +228,38 @@ static void readiness_status_and_metrics_say_it(void **state)
 	end(&lab);
 }
 
+#define VERDICT(limit, verdict)                                                                    \
+	"weir_requests_total{limit=\"" limit "\",verdict=\"" verdict                               \
+	"\",algorithm=\"fixed-window\",mode=\"enforce\"}"
+
+/* As the first thing that an operator sees of it, and what clients meet then. */
+static void without_the_fleets_secret_each_limit_is_said_to_do_what_it_does(void **state)
+{
+	static const char why[] = "the fleet's secret is not known yet: on_store_failure decides, ",
+			  each[] = "local for shared, also; open for free; closed for shut";
+	struct lab lab = {.way = REFUSED, .unkeyed = true};
+	struct agent *a = &lab.a;
+
+	(void)state;
+	begin(&lab);
+	assert_int_equal(agent_cmd(a, "status"), 0);
+	assert_non_null(strstr(a->out, why));
+	assert_non_null(strstr(a->out, each));
+	assert_true(page_says(a, "/readyz", 200, why));
+	assert_true(page_says(a, "/readyz", 200, each));
+	ask_http(&lab, "nginx", 403);
+	assert_true(wait_for(metric(a, VERDICT("shared", "local")) > 0, 3000));
+	assert_true(metric(a, VERDICT("free", "unjudged")) > 0);
+	assert_true(metric(a, VERDICT("shut", "closed")) > 0);
+	end(&lab);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_is_called_rate_limited),
 		cmocka_unit_test(readiness_status_and_metrics_say_it),
+		cmocka_unit_test(without_the_fleets_secret_each_limit_is_said_to_do_what_it_does),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,24 +331,29 @@ static void say_fallback(const struct weir_agent *a, char *buf, size_t size)
 void weir_agent_say_away(const struct weir_agent *a, char *buf, size_t size)
 {
 	const struct weir_far_stats *far = &a->request.now.far;
-	char says[256], when[WEIR_TIME_STRLEN];
+	bool open = far->health == WEIR_FAR_OPEN, known = a->request.now.secret_known;
+	char says[256], when[WEIR_TIME_STRLEN], away[320] = "";
 
 	buf[0] = '\0';
-	if (!a->shared || far->health != WEIR_FAR_OPEN)
+	if (!a->shared || !a->request.now_ns || (!open && known))
 		return;
 	say_fallback(a, says, sizeof(says));
 	(void)weir_clock_format(far->since_s, when);
-	if (far->away < far->nodes)
+	if (known && far->away < far->nodes) {
 		(void)snprintf(buf, size,
 			       "of the store's %u nodes %u do%s not answer since %s, %s (%s): "
 			       "on_store_failure decides for clients there, %s; the others answer",
 			       far->nodes, far->away, far->away == 1 ? "es" : "", when,
 			       far->away_names, far->cause, says);
-	else
-		(void)snprintf(
-			buf, size,
-			"the store does not answer since %s (%s): on_store_failure decides, %s",
-			when, far->cause, says);
+		return;
+	}
+	if (open)
+		(void)snprintf(away, sizeof(away), "%s does not answer since %s (%s)",
+			       far->away < far->nodes ? "a part of the store" : "the store", when,
+			       far->cause);
+	(void)snprintf(buf, size, "%s%s%s: on_store_failure decides, %s", away,
+		       open && !known ? ", and " : "",
+		       known ? "" : "the fleet's secret is not known yet", says);
 }
 
 /* What is not counted with others now, and why. */
@@ -358,19 +363,16 @@ static void degraded_store(struct weir_agent *a, json_t *list)
 
 	if (!a->l7 || !a->shared)
 		return;
-	say_fallback(a, says, sizeof(says));
 	weir_agent_say_away(a, away, sizeof(away));
-	if (!a->request.now.secret_known)
-		weir_json_say(list,
-			      "the fleet's secret is not known yet: on_store_failure decides, %s",
-			      says);
-	else if (away[0])
+	if (away[0]) {
 		weir_json_say(list, "%s", away);
-	else if (falls_back(a))
+	} else if (falls_back(a)) {
+		say_fallback(a, says, sizeof(says));
 		weir_json_say(list,
 			      "the store did not answer every request (%s): on_store_failure "
 			      "decided some of them, %s",
 			      a->request.now.far.cause, says);
+	}
 }
 
 void weir_agent_degraded_requests(struct weir_agent *a, json_t *list)
