@@ -470,6 +470,49 @@ static void limits_are_published_once_and_outlive_the_store(void **state)
 	assert_true(fix_wait(f, f->a[3].limits == 2, 6000));
 }
 
+/* Entries that a store has, of 10.0.0.0/8; said one after the other. */
+static void fill(struct fix *f, unsigned from, unsigned n)
+{
+	static const char script[] =
+		"local last = tonumber(redis.call('HGET', KEYS[1], 'last')) "
+		"for i = ARGV[1], ARGV[2] - 1 do last = last + 1 "
+		"local v = string.format('%.0f', last) "
+		"redis.call('HSET', KEYS[1], string.format('block 10.%d.%d.%d', math.floor(i / "
+		"65536), "
+		"math.floor(i / 256) % 256, i % 256), "
+		"v .. ' 0\\n' .. v .. '\\t0\\t0\\t1\\t0\\tcommand\\thost\\troot\\tscan\\n') end "
+		"redis.call('HSET', KEYS[1], 'last', string.format('%.0f', last)) "
+		"redis.call('DEL', KEYS[2]) redis.call('HINCRBY', KEYS[1], 'n', 1)";
+	redisContext *c = redis_open(&f->r);
+	redisReply *r = redis_do(c, "EVAL %s 2 weir:{fleet}:1:list weir:{fleet}:1:changes %d %d",
+				 script, (int)from, (int)(from + n));
+
+	if (r->type == REDIS_REPLY_ERROR)
+		fail_msg("%s", r->str);
+	freeReplyObject(r);
+	redisFree(c);
+}
+
+static void a_long_list_is_read_at_once_and_is_on_disk_then(void **state)
+{
+	struct fix *f = *state;
+	uint64_t began_ns;
+
+	start_all(f, 1);
+	assert_true(fix_wait(f, all_settled(f, 1), 5000));
+	fill(f, 0, 100000);
+	began_ns = wait_now_ns();
+	agent_start(f, &f->a[1]);
+	/* not by weir_fleet_status, which counts them all each time */
+	assert_true(fix_wait(f, f->a[1].f->state == WEIR_FLEET_FOLLOWS, 60000));
+	print_message("100 000 entries were read in %llu ms\n",
+		      (unsigned long long)((wait_now_ns() - began_ns) / 1000000));
+	agent_stop(&f->a[1]);
+	relay_cut(&f->a[1].relay); /* from its disk */
+	agent_start(f, &f->a[1]);
+	assert_int_equal(status_of(&f->a[1]).entries, 100000);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fix_set_up, fix_tear_down)
@@ -490,6 +533,7 @@ int main(void)
 		TEST(one_secret_is_made_and_survives_the_store),
 		TEST(agents_know_who_is_alive),
 		TEST(limits_are_published_once_and_outlive_the_store),
+		TEST(a_long_list_is_read_at_once_and_is_on_disk_then),
 	};
 
 	if (redis_is_missing())

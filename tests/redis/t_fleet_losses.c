@@ -469,6 +469,46 @@ static void a_batch_that_was_superseded_is_told_to_the_agent(void **state)
 	assert_false(f->a[0].sees_watched); /* as of the last that it was told */
 }
 
+/* As a crash leaves it: what is in the log counts, what is not written does not. */
+static void copy_as_it_is(const char *from, const char *to)
+{
+	char a[180], b[180];
+
+	copy_file(from, to);
+	(void)snprintf(a, sizeof(a), "%s-wal", from);
+	(void)snprintf(b, sizeof(b), "%s-wal", to);
+	(void)unlink(b);
+	if (access(a, F_OK) == 0)
+		copy_file(a, b);
+}
+
+/* Host 0 deletes, host 1 adds after that; then all of them crash, and the store is lost. By host 0's clock, which stands,
+ * nothing is written that could wait.
+ */
+static void what_the_store_has_acknowledged_is_not_said_once_more(void **state)
+{
+	struct fix *f = *state;
+	char copy[160];
+
+	(void)snprintf(copy, sizeof(copy), "%s.copy", f->a[0].db);
+	start_settled(f, 2);
+	add(&f->a[1], "192.0.2.1", "command", FOREVER, "first");
+	settle(f, 2);
+	f->a[0].frozen_ns = frozen_mono_ns(&f->a[0]);
+	(void)del(&f->a[0], "192.0.2.1", NULL);
+	assert_true(fix_wait(f, !status_of(&f->a[0]).waiting, 3000));
+	add(&f->a[1], "192.0.2.1", "command", FOREVER, "after it");
+	say(f, &f->a[1]);
+	copy_as_it_is(f->a[0].db, copy);
+	agent_stop(&f->a[0]);
+	copy_as_it_is(copy, f->a[0].db);
+	f->a[0].frozen_ns = 0;
+	emptied(f);
+	agent_start(f, &f->a[0]);
+	settle(f, 2);
+	assert_true(all_have(f, 2, "192.0.2.1", true));
+}
+
 /* A copy of the file from before the last batch: what is said from then on is no batch of that number. */
 static void a_file_put_back_loses_nothing_that_is_said_then(void **state)
 {
@@ -609,6 +649,7 @@ int main(void)
 		TEST(what_nobody_has_deleted_outlives_any_time),
 		TEST(deletions_of_30_days_ago_are_forgotten_everywhere),
 		TEST(a_batch_that_was_superseded_is_told_to_the_agent),
+		TEST(what_the_store_has_acknowledged_is_not_said_once_more),
 		TEST(a_file_put_back_loses_nothing_that_is_said_then),
 		TEST(a_file_put_back_says_no_batch_again),
 		TEST(a_clock_set_back_shortens_and_loses_nothing),

@@ -207,7 +207,7 @@ static void hear_clock(struct weir_fleet *f, __u64 now_us)
 					 ? (f->clock_us - was) / 1000
 					 : 0);
 	weir_fleet_disk_set_u64(f->disk, "clock", (__u64)(offset_ms + (1ll << 50)));
-	(void)weir_fleet_disk_end(f->disk); /* the next restart uses an older one */
+	weir_fleet_end_disk_later(f); /* a restart before that uses an older one */
 	if (f->clock_heard)
 		weir_log(WEIR_LOG_NOTICE, "fleet-clock", "why", "s",
 			 "the store's clock was set, or another server answers", "by_ms", "d",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What must outlive the agent: what it knows of the fleet's lists, its own changes that are not in the store, and a few
  * words. An SQLite file of the state directory. Writers gather in a transaction that the caller ends; the first error is
- * kept until then. Called by fleet.c and agents.c.
+ * kept until then. What others have said, as the store tells it, may stay in it for a while, for many replies at the cost
+ * of one fsync: a crash loses it in order, and it is read again. That the store has an own change may not. Called by fleet.c and agents.c.
  */
 #include <stdint.h>
 #include <string.h>
@@ -27,7 +28,9 @@ struct weir_fleet_disk {
 	sqlite3 *db;
 	sqlite3_stmt *statement[STATEMENT_MAX];
 	unsigned depth;
-	int failed; /* SQLite's code, of this transaction */
+	bool pending; /* the transaction goes on at depth 0 … */
+	bool must;    /* … or may not: a part of it is to be durable */
+	int failed;   /* SQLite's code, of this transaction */
 	char why[160];
 };
 
@@ -48,9 +51,9 @@ static int prepare(struct weir_fleet_disk *d)
 {
 	sqlite3_stmt *q = NULL;
 	int version = 0;
-	int r = run_sql(
-		d,
-		"PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;");
+	/* pages for a long list, which comes in no order */
+	int r = run_sql(d, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA "
+			   "synchronous=FULL; PRAGMA cache_size=-16384;");
 
 	if (r == SQLITE_OK)
 		r = sqlite3_prepare_v2(d->db, "PRAGMA user_version", -1, &q, NULL);
@@ -110,6 +113,8 @@ void weir_fleet_disk_free(struct weir_fleet_disk *d)
 {
 	if (!d)
 		return;
+	if (d->pending)
+		(void)weir_fleet_disk_settle(d); /* else it is read again */
 	for (int i = 0; i < STATEMENT_MAX; i++)
 		(void)sqlite3_finalize(d->statement[i]); /* takes NULL */
 	(void)sqlite3_close(d->db);
@@ -118,16 +123,15 @@ void weir_fleet_disk_free(struct weir_fleet_disk *d)
 
 void weir_fleet_disk_begin(struct weir_fleet_disk *d)
 {
-	if (d->depth++)
+	if (d->depth++ || d->pending)
 		return;
 	d->failed = 0;
 	note(d, run_sql(d, "BEGIN IMMEDIATE"));
 }
 
-int weir_fleet_disk_end(struct weir_fleet_disk *d)
+int weir_fleet_disk_settle(struct weir_fleet_disk *d)
 {
-	if (--d->depth)
-		return 0;
+	d->pending = d->must = false;
 	if (!d->failed)
 		note(d, run_sql(d, "COMMIT"));
 	if (!d->failed)
@@ -135,6 +139,27 @@ int weir_fleet_disk_end(struct weir_fleet_disk *d)
 	if (!sqlite3_get_autocommit(d->db))
 		(void)run_sql(d, "ROLLBACK"); /* the transaction is over either way */
 	return weir_sqlite_errno(d->failed);
+}
+
+int weir_fleet_disk_end(struct weir_fleet_disk *d)
+{
+	d->must = true;
+	return --d->depth ? 0 : weir_fleet_disk_settle(d);
+}
+
+int weir_fleet_disk_end_later(struct weir_fleet_disk *d)
+{
+	if (--d->depth)
+		return 0;
+	if (d->must || d->failed)
+		return weir_fleet_disk_settle(d);
+	d->pending = true;
+	return 0;
+}
+
+bool weir_fleet_disk_is_pending(const struct weir_fleet_disk *d)
+{
+	return d->pending;
 }
 
 const char *weir_fleet_disk_why(const struct weir_fleet_disk *d)

@@ -97,14 +97,32 @@ void weir_fleet_tell(struct weir_fleet *f)
 		f->ops->changed(f->arg, f->told, n);
 }
 
-void weir_fleet_end_disk(struct weir_fleet *f)
+static void note_disk(struct weir_fleet *f, int r)
 {
-	if (weir_fleet_disk_end(f->disk) == 0)
+	if (r == 0)
 		return;
 	if (!f->unsaved)
 		weir_log(WEIR_LOG_ERROR, "fleet-file-failed", "why", "s",
 			 weir_fleet_disk_why(f->disk), NULL);
 	f->unsaved = true;
+}
+
+void weir_fleet_end_disk(struct weir_fleet *f)
+{
+	note_disk(f, weir_fleet_disk_end(f->disk));
+}
+
+void weir_fleet_end_disk_later(struct weir_fleet *f)
+{
+	if (!weir_fleet_disk_is_pending(f->disk))
+		f->settle_ns = weir_fleet_clock_ns(f) + WEIR_FLEET_SETTLE_NS;
+	note_disk(f, weir_fleet_disk_end_later(f->disk));
+}
+
+static void settle(struct weir_fleet *f)
+{
+	if (weir_fleet_disk_is_pending(f->disk) && weir_fleet_clock_ns(f) >= f->settle_ns)
+		note_disk(f, weir_fleet_disk_settle(f->disk));
 }
 
 void weir_fleet_keep_heard(struct weir_fleet *f)
@@ -189,7 +207,7 @@ static void sweep(struct weir_fleet *f)
 		if (over && weir_fleet_forget(&f->r, i))
 			weir_fleet_disk_del_item(f->disk, &key);
 	}
-	weir_fleet_end_disk(f);
+	weir_fleet_end_disk_later(f);
 }
 
 static void arm(struct weir_fleet *f)
@@ -249,6 +267,7 @@ static void run(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (f->doing == WEIR_FLEET_IDLE)
 		step(f);
+	settle(f);
 	save_again(f);
 	arm(f);
 }

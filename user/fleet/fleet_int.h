@@ -15,6 +15,7 @@ struct sqlite3_stmt;
 #define WEIR_FLEET_POLL_NS    250000000ull
 #define WEIR_FLEET_BEAT_NS    1000000000ull
 #define WEIR_FLEET_CALL_NS    2000000000ull
+#define WEIR_FLEET_SETTLE_NS  1000000000ull /* what the store has said is on disk by then */
 #define WEIR_FLEET_BATCH      64      /* changes in one call: about a millisecond of the server */
 #define WEIR_FLEET_PAGE	      512     /* changes or entries read in one call */
 #define WEIR_FLEET_WAITING    2000000 /* own changes that are not in the store, at most */
@@ -136,6 +137,10 @@ DEFINE_CLEANUP(struct weir_fleet_disk, weir_fleet_disk_free)
 /* Nested pairs count as one. After an error in between, end rolls back and returns it. */
 void weir_fleet_disk_begin(struct weir_fleet_disk *d);
 int weir_fleet_disk_end(struct weir_fleet_disk *d);
+/* The same, but it is on disk only with what ends for good after it: of what the store can be asked for again. */
+int weir_fleet_disk_end_later(struct weir_fleet_disk *d);
+bool weir_fleet_disk_is_pending(const struct weir_fleet_disk *d);
+int weir_fleet_disk_settle(struct weir_fleet_disk *d);
 const char *weir_fleet_disk_why(const struct weir_fleet_disk *d);
 void weir_fleet_disk_put_item(struct weir_fleet_disk *d, const struct weir_fleet_item *i);
 void weir_fleet_disk_del_item(struct weir_fleet_disk *d, const struct weir_fleet_key *key);
@@ -190,7 +195,7 @@ struct weir_fleet {
 	struct weir_store *store;
 	struct weir_fleet_disk *disk;
 	bool durable, unsaved;
-	__u64 save_again_ns;
+	__u64 save_again_ns, settle_ns;
 	struct weir_fleet_replica r;
 	struct event *timer, *soon;
 	char *key[WEIR_FLEET_KEYS];
@@ -292,6 +297,8 @@ void weir_fleet_tell_later(struct weir_fleet *f, const struct weir_fleet_key *ke
 void weir_fleet_tell(struct weir_fleet *f);
 /* Of what was begun; a failure is kept in mind and all is written again. */
 void weir_fleet_end_disk(struct weir_fleet *f);
+/* Within SETTLE_NS: of what can be read again. */
+void weir_fleet_end_disk_later(struct weir_fleet *f);
 /* Where this host is in the store's changes, and where the store was when it was last heard. */
 void weir_fleet_keep_place(struct weir_fleet *f);
 void weir_fleet_keep_heard(struct weir_fleet *f);

@@ -115,7 +115,7 @@ void weir_fleet_take_page(struct weir_fleet *f, const struct redisReply *rest)
 		    version <= f->reply_last) /* a later one would beat all changes to come */
 			weir_fleet_hear(f, &k, version, body, n);
 	}
-	weir_fleet_end_disk(f);
+	weir_fleet_end_disk_later(f);
 	if (!strcmp(f->cursor, "0"))
 		end_reading(f);
 }
@@ -154,7 +154,7 @@ static void take_changes(struct weir_fleet *f, const struct redisReply *changes)
 	f->forgot = f->reply_forgot;
 	if (changes->elements)
 		weir_fleet_keep_place(f);
-	weir_fleet_end_disk(f);
+	weir_fleet_end_disk_later(f);
 	f->polls_again = next && f->n < f->reply.n && changes->elements;
 	if (f->n == f->reply.n && next) {
 		f->caught = true;

@@ -238,6 +238,7 @@ void weir_fleet_take_pushed(struct weir_fleet *f, const struct redisReply *rest,
 			continue;
 		weir_fleet_hear(f, &k, version, body, n);
 	}
+	/* at once: said once more after the store was lost, they would undo what others said since */
 	weir_fleet_end_disk(f);
 	f->caught = false;
 }
