@@ -470,6 +470,44 @@ static void limits_are_published_once_and_outlive_the_store(void **state)
 	assert_true(fix_wait(f, f->a[3].limits == 2, 6000));
 }
 
+static int asked;
+
+static void on_asked(void *arg, int r, const char *why)
+{
+	(void)arg;
+	(void)why;
+	asked = r ? r : 1;
+}
+
+/* By a clock that stands it does not poll. */
+static void whoever_asks_hears_at_once_what_was_published(void **state)
+{
+	struct fix *f = *state;
+	struct weir_error e = {};
+
+	start_all(f, 2);
+	assert_true(fix_wait(f, all_settled(f, 2), 5000));
+	asked = published = 0;
+	f->a[1].frozen_ns = frozen_mono_ns(&f->a[1]);
+	assert_true(fix_wait(f, f->a[1].f->doing == WEIR_FLEET_IDLE, 2000));
+	assert_int_equal(weir_fleet_publish(f->a[0].f, "plans: []\n", "root", on_published, f, &e),
+			 0);
+	assert_true(fix_wait(f, f->a[0].limits == 1, 3000));
+	assert_int_equal(f->a[1].limits, 0);
+	assert_int_equal(weir_fleet_ask_limits(f->a[1].f, on_asked, f, &e), 0);
+	assert_int_equal(weir_fleet_ask_limits(f->a[1].f, on_asked, f, &e), -EBUSY);
+	assert_true(fix_wait(f, asked, 3000));
+	assert_int_equal(asked, 1);
+	assert_int_equal(f->a[1].limits, 1);
+	f->a[1].frozen_ns = 0;
+	redis_kill(&f->r);
+	asked = 0;
+	if (weir_fleet_ask_limits(f->a[1].f, on_asked, f, &e) == 0) /* it does not know it yet */
+		assert_true(fix_wait(f, asked == -EIO, 5000));
+	assert_true(fix_wait(f, !follows(&f->a[1]), 5000));
+	assert_int_equal(weir_fleet_ask_limits(f->a[1].f, on_asked, f, &e), -EHOSTDOWN);
+}
+
 /* Entries that a store has, of 10.0.0.0/8; said one after the other. */
 static void fill(struct fix *f, unsigned from, unsigned n)
 {
@@ -533,6 +571,7 @@ int main(void)
 		TEST(one_secret_is_made_and_survives_the_store),
 		TEST(agents_know_who_is_alive),
 		TEST(limits_are_published_once_and_outlive_the_store),
+		TEST(whoever_asks_hears_at_once_what_was_published),
 		TEST(a_long_list_is_read_at_once_and_is_on_disk_then),
 	};
 

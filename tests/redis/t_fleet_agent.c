@@ -8,6 +8,8 @@
 #include <event2/event.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "lib/redis.h"
 #include "lib/wait.h"
@@ -473,6 +475,43 @@ static void limits_of_the_store_are_warned_of_like_the_files(void **state)
 	assert_false(diff_warns(f, words)); /* it is what is in force */
 }
 
+/* As `weir limit pull` asks, over the agent's socket. */
+static void pull_by_socket(struct fix *f, char *reply, size_t size)
+{
+	static const char request[] = "{\"cmd\":\"limit_pull\"}\n";
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	ssize_t n;
+
+	(void)snprintf(to.sun_path, sizeof(to.sun_path), "%s/admin.sock", f->dir);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(write(fd, request, sizeof(request) - 1), sizeof(request) - 1);
+	assert_true(until(f, recv(fd, reply, 1, MSG_DONTWAIT | MSG_PEEK) == 1, 5000));
+	n = recv(fd, reply, size - 1, MSG_DONTWAIT);
+	assert_true(n > 0);
+	reply[n] = '\0';
+}
+
+static void what_was_pushed_a_moment_ago_is_pulled(void **state)
+{
+	struct fix *f = *state;
+	struct weir_fleet_limits l = {};
+	char reply[2048];
+
+	assert_true(until(f, follows(f), 5000));
+	publish(f, "packet_limits:\n- {name: per-source, per: source, rate: 5/s}\n");
+	assert_true(until(f, (weir_fleet_limits(other, &l), l.generation == 1), 2000));
+	pull_by_socket(f, reply, sizeof(reply));
+	if (!strstr(reply, "\"generation\":1") && !strstr(reply, "\"generation\": 1"))
+		fail_msg("%s", reply);
+	assert_int_equal(rate_of(f, "per-source"), 5);
+	stop_other();
+	redis_kill(&server);
+	assert_true(until(f, is_degraded(f, "the store does not answer"), 5000));
+	pull_by_socket(f, reply, sizeof(reply));
+	assert_non_null(strstr(reply, "it is the last that this host heard of"));
+}
+
 static void published_limits_are_followed_and_wrong_ones_are_not(void **state)
 {
 	struct fix *f = *state;
@@ -601,6 +640,7 @@ int main(void)
 		TEST(of_lists_that_do_not_fit_the_latest_act),
 		TEST(a_changed_store_waits_for_the_next_start_and_is_told),
 		TEST(the_first_listeners_of_a_reload_have_the_store_of_the_start),
+		TEST(what_was_pushed_a_moment_ago_is_pulled),
 		TEST(published_limits_are_followed_and_wrong_ones_are_not),
 		TEST(the_key_secret_is_the_fleets),
 		TEST(a_host_without_an_interface_says_that_a_block_is_for_others),

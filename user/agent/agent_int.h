@@ -204,6 +204,7 @@ struct weir_agent {
 	__u64 pushed_failed;	   /* generation that is wrong here */
 	char pushed_error[512];
 	struct weir_client *pusher; /* waits for the answer to its limit_push */
+	struct weir_client *puller; /* … to its limit_pull */
 	json_t *push_problems;	    /* what of it is rarely meant */
 
 	struct weir_meter meter;
@@ -465,8 +466,8 @@ void weir_agent_take_pushed(struct weir_agent *a, const struct weir_fleet_limits
 void weir_agent_keep_pushed(struct weir_agent *a);
 /* Of a former run; before the first load. */
 void weir_agent_restore_pushed(struct weir_agent *a);
-int weir_agent_pull(struct weir_agent *a, json_t *ret, struct weir_error *e);
-/* NULL: the answer comes later. */
+/* NULL: the answer comes later; also below. */
+json_t *weir_agent_pull(struct weir_agent *a, struct weir_client *c);
 json_t *weir_agent_push(struct weir_agent *a, struct weir_client *c);
 void weir_agent_diff_pushed(struct weir_agent *a, json_t *reply);
 

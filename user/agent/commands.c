@@ -221,16 +221,8 @@ static json_t *on_limit_push(struct weir_agent *a, struct weir_client *c, const 
 
 static json_t *on_limit_pull(struct weir_agent *a, struct weir_client *c, const json_t *request)
 {
-	json_t *reply = weir_reply_ok();
-	struct weir_error e = {};
-	int r = weir_agent_pull(a, reply, &e);
-
 	(void)request;
-	if (r == 0)
-		weir_log(WEIR_LOG_NOTICE, "limit-pull", "generation", "u",
-			 (unsigned long long)a->pushed.generation, "who", "s",
-			 c ? weir_client_who(c) : NULL, NULL);
-	return finish(reply, r, &e);
+	return weir_agent_pull(a, c);
 }
 
 static json_t *on_mode(struct weir_agent *a, struct weir_client *c, const json_t *request)

@@ -198,15 +198,14 @@ static int no_fleet(struct weir_error *e)
 			      "(store: {url: redis://…})");
 }
 
-int weir_agent_pull(struct weir_agent *a, json_t *ret, struct weir_error *e)
+/* What this host has heard of. */
+static int pull_known(struct weir_agent *a, json_t *ret, struct weir_error *e)
 {
 	struct weir_fleet_limits l = {};
 	struct weir_pushed p;
 	bool pulled = a->pulled;
 	int r;
 
-	if (!a->fleet)
-		return no_fleet(e);
 	weir_fleet_limits(a->fleet, &l);
 	if (!l.generation)
 		return weir_error_set(e, -ENOENT,
@@ -225,6 +224,71 @@ int weir_agent_pull(struct weir_agent *a, json_t *ret, struct weir_error *e)
 	weir_json_set_text(ret, "host", a->pushed.host);
 	weir_json_set_bool(ret, "follows", a->conf->store.limits_from == WEIR_LIMITS_FROM_STORE);
 	return 0;
+}
+
+/* @away: why the store could not be asked; NULL: it was. */
+static json_t *pull(struct weir_agent *a, struct weir_client *c, const char *away)
+{
+	_cleanup_json_ json_t *reply = weir_reply_ok();
+	struct weir_error e = {};
+	char note[256];
+	int r = pull_known(a, reply, &e);
+	json_t *problems = json_object_get(reply, "problems"), *error;
+
+	if (r < 0) {
+		error = weir_reply_error(r, e.text);
+		if (problems)
+			weir_json_set(error, "problems", json_incref(problems));
+		return error;
+	}
+	if (away) {
+		(void)snprintf(note, sizeof(note), "%s: it is the last that this host heard of",
+			       away);
+		weir_reply_note(reply, note);
+	}
+	weir_log(WEIR_LOG_NOTICE, "limit-pull", "generation", "u",
+		 (unsigned long long)a->pushed.generation, "who", "s",
+		 c ? weir_client_who(c) : NULL, NULL);
+	return json_incref(reply);
+}
+
+static void on_asked(void *arg, int r, const char *why)
+{
+	struct weir_agent *a = arg;
+	_cleanup_json_ json_t *reply = NULL;
+	char text[224];
+
+	if (!a->puller)
+		return; /* it has left */
+	if (r == -ECANCELED || r == -EPROTO) {
+		(void)snprintf(text, sizeof(text), "nothing was pulled: %s%.160s",
+			       r == -EPROTO ? "what is published is wrong, " : "", why);
+		reply = weir_reply_error(r, text);
+	} else {
+		if (r < 0)
+			(void)snprintf(text, sizeof(text), "the store did not answer (%.160s)",
+				       why);
+		reply = pull(a, a->puller, r < 0 ? text : NULL);
+	}
+	weir_client_reply(a->puller, reply);
+}
+
+/* The store is asked first: somebody may have pushed a moment ago, on another host. */
+json_t *weir_agent_pull(struct weir_agent *a, struct weir_client *c)
+{
+	struct weir_error e = {};
+	int r = a->fleet ? 0 : no_fleet(&e);
+
+	if (r == 0 && !c)
+		return pull(a, c, NULL); /* nobody waits */
+	if (r == 0)
+		r = weir_fleet_ask_limits(a->fleet, on_asked, a, &e);
+	if (r == -EHOSTDOWN)
+		return pull(a, c, e.text);
+	if (r < 0)
+		return weir_reply_error(r, e.text);
+	weir_client_defer(c, &a->puller);
+	return NULL;
 }
 
 static void on_pushed(void *arg, int r, __u64 generation, const char *why)

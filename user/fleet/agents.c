@@ -237,6 +237,7 @@ void weir_fleet_agents_done(struct weir_fleet *f)
 {
 	if (f->publish.fn)
 		f->publish.fn(f->publish.arg, -ECANCELED, 0, "the agent ends");
+	weir_fleet_answer_asked(f, -ECANCELED, "the agent ends");
 	free(f->publish.text);
 	free(f->limits_text);
 	free(f->agents);
@@ -398,7 +399,31 @@ void weir_fleet_take_generation(struct weir_fleet *f, __u64 generation)
 	}
 }
 
-void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
+int weir_fleet_ask_limits(struct weir_fleet *f, weir_fleet_asked_fn *fn, void *arg,
+			  struct weir_error *e)
+{
+	if (f->asked.fn)
+		return weir_error_set(e, -EBUSY, "limits are being pulled already");
+	if (f->state == WEIR_FLEET_AWAY)
+		return weir_error_set(e, -EHOSTDOWN, "the store is away (%s)", f->why);
+	f->asked.fn = fn;
+	f->asked.arg = arg;
+	f->asked.sent = false;
+	weir_fleet_run_soon(f);
+	return 0;
+}
+
+void weir_fleet_answer_asked(struct weir_fleet *f, int r, const char *why)
+{
+	weir_fleet_asked_fn *fn = f->asked.fn;
+
+	f->asked.fn = NULL;
+	if (fn)
+		fn(f->asked.arg, r, why);
+}
+
+/* Returns what is wrong with them, or NULL. */
+static const char *take_limits(struct weir_fleet *f, const struct redisReply *rest)
 {
 	const char *wrong = NULL;
 	size_t n = 0;
@@ -413,7 +438,7 @@ void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
 	f->want_limits = false;
 	f->limits_wrong = l.generation;
 	if (!l.generation || !l.text)
-		return;
+		return NULL;
 	if (n > WEIR_FLEET_LIMITS_MAX)
 		wrong = "more than 1 MiB of limits";
 	else if (strlen(l.text) != n) /* cut there, it would be limits that nobody published */
@@ -422,10 +447,21 @@ void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
 		weir_log(WEIR_LOG_ERROR, "limits-failed", "generation", "u",
 			 (unsigned long long)l.generation, "host", "s", l.host, "why", "s", wrong,
 			 NULL);
-	if (wrong || keep_limits(f, &l) < 0)
-		return;
+	if (wrong)
+		return wrong;
+	if (keep_limits(f, &l) < 0)
+		return "out of memory";
 	f->limits_wrong = 0;
 	f->ops->limits(f->arg, &f->limits);
+	return NULL;
+}
+
+void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest)
+{
+	const char *wrong = take_limits(f, rest);
+
+	if (f->asked.sent) /* else it was under way before somebody asked */
+		weir_fleet_answer_asked(f, wrong ? -EPROTO : 0, wrong);
 }
 
 int weir_fleet_publish(struct weir_fleet *f, const char *text, const char *who,
@@ -508,8 +544,10 @@ bool weir_fleet_ask_more(struct weir_fleet *f)
 		ask_secret(f);
 	} else if (f->publish.wanted) {
 		publish(f);
-	} else if (f->want_limits) {
+	} else if (f->want_limits || f->asked.fn) {
 		struct weir_fleet_words w;
+
+		f->asked.sent = true;
 
 		weir_fleet_words_begin(f, &w, "limits");
 		weir_fleet_call(f, WEIR_FLEET_LIMITS, &w);

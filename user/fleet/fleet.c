@@ -287,6 +287,7 @@ void weir_fleet_failed(struct weir_fleet *f, enum weir_fleet_doing doing, const 
 						  ? "the store did not answer: it may have been "
 						    "published (weir limit diff tells)"
 						  : why);
+	weir_fleet_answer_asked(f, -EIO, why);
 	f->caught = false;
 	weir_fleet_set_state(f, WEIR_FLEET_AWAY, why);
 	f->next_poll_ns = weir_fleet_clock_ns(f) + (f->full ? 0 : WEIR_FLEET_POLL_NS);

@@ -164,6 +164,13 @@ bool weir_fleet_secret(const struct weir_fleet *f, __u8 ret[WEIR_FLEET_SECRET_BY
 void weir_fleet_limits(const struct weir_fleet *f, struct weir_fleet_limits *ret);
 /* Those of a former run, in case the store has lost them. */
 int weir_fleet_remember_limits(struct weir_fleet *f, const struct weir_fleet_limits *l);
+/* @r: 0: weir_fleet_limits is as the store has it; -EPROTO: what it has cannot be taken; another -errno: @why says it. */
+typedef void weir_fleet_asked_fn(void *arg, int r, const char *why);
+/* Asks the store at once what is published. @fn is called once, later. -EBUSY: somebody asks already; -EHOSTDOWN: the store
+ * is away: with a sentence, and @fn is not called.
+ */
+int weir_fleet_ask_limits(struct weir_fleet *f, weir_fleet_asked_fn *fn, void *arg,
+			  struct weir_error *e);
 /* @r: 0 with the new @generation; -ESTALE: somebody else was faster; another -errno: @why says it. */
 typedef void weir_fleet_published_fn(void *arg, int r, __u64 generation, const char *why);
 /* Publishes limits (YAML) after those known here; copied. @fn is called once, later. -EBUSY: one is under way; -EHOSTDOWN:

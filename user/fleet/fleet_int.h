@@ -269,6 +269,11 @@ struct weir_fleet {
 	bool want_limits;
 	__u64 limits_wrong; /* a generation that cannot be read */
 	struct {
+		weir_fleet_asked_fn *fn; /* NULL: nobody asks */
+		void *arg;
+		bool sent;
+	} asked;
+	struct {
 		bool wanted, silent;
 		__u64 after, generation;
 		char *text, who[WEIR_FLEET_NAME_MAX];
@@ -351,6 +356,8 @@ void weir_fleet_take_generation(struct weir_fleet *f, __u64 generation);
 /* Something of the above is to be asked: true, and it is. */
 bool weir_fleet_ask_more(struct weir_fleet *f);
 void weir_fleet_take_limits(struct weir_fleet *f, const struct redisReply *rest);
+/* Whoever waits for weir_fleet_ask_limits. */
+void weir_fleet_answer_asked(struct weir_fleet *f, int r, const char *why);
 void weir_fleet_take_published(struct weir_fleet *f, int r, const struct redisReply *rest,
 			       const char *why);
 
