@@ -545,6 +545,12 @@ static void wrong_use_has_its_sentence_and_exit_status(void **state)
 	expect(f, weir("run", "-c", missing), 2, "missing.yaml");
 	expect(f, weir("run", "-c", f->h.conf, "-i", "nosuch0"), 2,
 	       "nosuch0 does not exist (there is: ");
+	/* what an earlier agent has left is not touched for it */
+	expect(f, host_say(&f->h, (const char *const[]){"/bin/rm", LAB_BPFFS "/weir/totals", NULL}),
+	       0, "");
+	expect(f, weir("run", "-c", f->h.conf, "-i", "nosuch0"), 2,
+	       "nosuch0 does not exist (there is: ");
+	assert_false(exists(f, LAB_BPFFS "/weir/totals"));
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

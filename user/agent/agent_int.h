@@ -251,6 +251,8 @@ int weir_agent_load(struct weir_agent *a, const struct weir_source *source, bool
 		    bool lists, struct weir_loaded *ret, struct weir_error *e);
 
 /* --- force.c ---- */
+/* Are all interfaces there that @conf names, and that weir attaches to? Else a sentence with those there are. */
+int weir_agent_check_interfaces(const struct weir_conf *conf, struct weir_error *e);
 /* Takes l->conf over. @first: nothing has been applied before, so nothing is attached before the limits are there. */
 int weir_agent_put_in_force(struct weir_agent *a, struct weir_loaded *l, bool first,
 			    struct weir_error *e);

@@ -64,6 +64,17 @@ static int check_interface(const char *name, struct weir_error *e)
 			      list[0] ? list : "only lo");
 }
 
+int weir_agent_check_interfaces(const struct weir_conf *conf, struct weir_error *e)
+{
+	int r = 0;
+
+	if (conf->attach == WEIR_ATTACH_EXTERNAL)
+		return 0;
+	for (size_t i = 0; i < conf->n_interfaces && r == 0; i++)
+		r = check_interface(conf->interfaces[i], e);
+	return r;
+}
+
 static bool wants(const struct weir_conf *c, const char *ifname)
 {
 	for (size_t i = 0; i < c->n_interfaces; i++)
@@ -106,13 +117,12 @@ static int attach_wanted(struct weir_agent *a, const struct weir_conf *conf, boo
 			 struct weir_error *e)
 {
 	struct weir_attachment at[WEIR_INTERFACES_MAX];
-	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX), r = 0;
+	int n = weir_datapath_attachments(a->dp, at, WEIR_INTERFACES_MAX),
+	    r = weir_agent_check_interfaces(conf, e);
 	size_t i;
 
 	if (n > WEIR_INTERFACES_MAX)
 		n = WEIR_INTERFACES_MAX;
-	for (i = 0; i < conf->n_interfaces && r == 0; i++)
-		r = check_interface(conf->interfaces[i], e);
 	for (i = 0; i < conf->n_interfaces && r >= 0; i++) {
 		bool had = is_attached(at, n, conf->interfaces[i]);
 

@@ -165,7 +165,9 @@ static int take_over(struct weir_agent *a, const struct weir_agent_options *o,
 		r = weir_agent_join_lists(a, e);
 		return r < 0 ? r : weir_agent_put_in_force(a, l, true, e);
 	}
-	r = weir_datapath_open(l->conf, &a->dp, e);
+	r = weir_agent_check_interfaces(l->conf, e); /* before anything is made or taken over */
+	if (r == 0)
+		r = weir_datapath_open(l->conf, &a->dp, e);
 	if (r < 0)
 		return r;
 	take_notes(a);
