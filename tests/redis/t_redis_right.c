@@ -175,6 +175,8 @@ static void take_away(struct lab *lab, const char *command, unsigned i)
 	(void)agent_cmd(&lab->a, "doctor", "-c", lab->a.conf);
 	if (!strstr(lab->a.out, doctors))
 		fail_msg("doctor does not name %s: %s", command, lab->a.out);
+	if (!strcmp(command, "evalsha")) /* what it asks by */
+		assert_non_null(strstr(lab->a.out, "it is not known what the user may run"));
 	block(lab, i);
 	end_ns = wait_now_ns() + 5000 * MS;
 	do {

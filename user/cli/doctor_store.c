@@ -142,8 +142,10 @@ static const struct rights of_cluster = {WEIR_FINDING_FAIL,
 					 "slots are not found, or not while they are moved",
 					 {"cluster|slots", "asking"}};
 
-static bool look_at_right(struct weir_doctor *d, struct weir_store *s, struct asked *q,
-			  const char *sha, const char *key, const struct rights *r)
+enum rights_seen { RIGHTS_GOOD, RIGHTS_MISSING, RIGHTS_UNKNOWN };
+
+static enum rights_seen look_at_right(struct weir_doctor *d, struct weir_store *s, struct asked *q,
+				      const char *sha, const char *key, const struct rights *r)
 {
 	const char *words[4 + ARRAY_LEN(r->command)] = {"EVALSHA", sha, "1", key};
 	unsigned n = 4;
@@ -151,37 +153,62 @@ static bool look_at_right(struct weir_doctor *d, struct weir_store *s, struct as
 	for (size_t i = 0; i < ARRAY_LEN(r->command) && r->command[i]; i++)
 		words[n++] = r->command[i];
 	if (!ask_at(s, key, q, n, words) || q->is_error)
-		return false; /* decisions fail as well, and say why */
-	if (!strcmp(q->text, "?"))
-		return false;
-	if (q->text[0])
-		weir_doctor_tell(d, r->finding, "store rights",
-				 "the user may not run %s on %s: %s (ACL)", q->text, key,
-				 r->without);
-	return !q->text[0];
+		return RIGHTS_UNKNOWN;
+	if (!strcmp(q->text, "?")) {
+		(void)weir_str_copy(q->text, sizeof(q->text), "Redis tells it from 7.0 on");
+		return RIGHTS_UNKNOWN;
+	}
+	if (!q->text[0])
+		return RIGHTS_GOOD;
+	weir_doctor_tell(d, r->finding, "store rights", "the user may not run %s on %s: %s (ACL)",
+			 q->text, key, r->without);
+	return RIGHTS_MISSING;
 }
 
-static void look_at_rights(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
-			   const struct weir_redis_url *url, struct asked *q)
+static enum rights_seen look_at_all_rights(struct weir_doctor *d, const struct weir_conf *c,
+					   struct weir_store *s, const struct weir_redis_url *url,
+					   struct asked *q)
 {
+	const struct rights *of_kind = url->kind == WEIR_REDIS_SENTINEL	 ? &of_sentinel
+				       : url->kind == WEIR_REDIS_CLUSTER ? &of_cluster
+									 : NULL;
 	char key[WEIR_REDIS_PREFIX_MAX + 32], sha[41];
-	bool good = true;
+	enum rights_seen seen, all = RIGHTS_GOOD;
 
 	(void)snprintf(key, sizeof(key), "%s{fleet}:1:list", c->store.prefix);
 	if (!ask_at(s, key, q, 3,
 		    (const char *const[]){"SCRIPT", "LOAD", weir_redis_rights_script}) ||
 	    q->is_error)
-		return; /* as above */
+		return RIGHTS_UNKNOWN;
 	(void)weir_str_copy(sha, sizeof(sha), q->text);
-	for (size_t i = 0; i < ARRAY_LEN(all_rights); i++)
-		good = look_at_right(d, s, q, sha, key, &all_rights[i]) && good;
-	if (url->kind == WEIR_REDIS_SENTINEL)
-		good = look_at_right(d, s, q, sha, key, &of_sentinel) && good;
-	if (url->kind == WEIR_REDIS_CLUSTER)
-		good = look_at_right(d, s, q, sha, key, &of_cluster) && good;
-	if (good)
+	for (size_t i = 0; i <= ARRAY_LEN(all_rights); i++) {
+		const struct rights *r = i < ARRAY_LEN(all_rights) ? &all_rights[i] : of_kind;
+
+		seen = r ? look_at_right(d, s, q, sha, key, r) : RIGHTS_GOOD;
+		if (seen == RIGHTS_UNKNOWN)
+			return seen;
+		if (seen == RIGHTS_MISSING)
+			all = seen;
+	}
+	return all;
+}
+
+static void look_at_rights(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
+			   const struct weir_redis_url *url, struct asked *q)
+{
+	switch (look_at_all_rights(d, c, s, url, q)) {
+	case RIGHTS_GOOD:
 		weir_doctor_tell(d, WEIR_FINDING_GOOD, "store rights",
 				 "the user may run all that weir needs");
+		break;
+	case RIGHTS_UNKNOWN:
+		weir_doctor_tell(d, WEIR_FINDING_WARN, "store rights",
+				 "it is not known what the user may run (%s)",
+				 q->cause[0] ? q->cause : q->text);
+		break;
+	case RIGHTS_MISSING:
+		break; /* said */
+	}
 }
 
 static void look_at_time(struct weir_doctor *d, const struct weir_conf *c, struct weir_store *s,
