@@ -62,9 +62,8 @@ static int refuse(const struct weir_iface *i, __u32 prog_id, struct weir_error *
 		e, -EBUSY, "%s: occupied by %s%s; %s", i->name, what,
 		other ? ", which belongs to another instance of weir or to a program without agent"
 		      : "",
-		other ? "detach that one first (weir detach --instance NAME; without agent: ip "
-			"link "
-			"set dev IFACE xdp off)"
+		other ? "detach that one first (weir detach --instance NAME; without agent: "
+			"ip link set dev IFACE xdp off)"
 		: is_dispatcher(prog_id)
 			? "it is libxdp's dispatcher, attach: chain joins it"
 			: "attach: chain shares an interface with programs that libxdp loaded; "

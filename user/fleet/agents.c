@@ -548,7 +548,6 @@ bool weir_fleet_ask_more(struct weir_fleet *f)
 		struct weir_fleet_words w;
 
 		f->asked.sent = true;
-
 		weir_fleet_words_begin(f, &w, "limits");
 		weir_fleet_call(f, WEIR_FLEET_LIMITS, &w);
 	} else {

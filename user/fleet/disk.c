@@ -2,7 +2,8 @@
 /* What must outlive the agent: what it knows of the fleet's lists, its own changes that are not in the store, and a few
  * words. An SQLite file of the state directory. Writers gather in a transaction that the caller ends; the first error is
  * kept until then. What others have said, as the store tells it, may stay in it for a while, for many replies at the cost
- * of one fsync: a crash loses it in order, and it is read again. That the store has an own change may not. Called by fleet.c and agents.c.
+ * of one fsync: a crash loses it in order, and it is read again. That the store has an own change may not. Called by
+ * fleet.c and agents.c.
  */
 #include <stdint.h>
 #include <string.h>
